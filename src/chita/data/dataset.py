@@ -1,0 +1,113 @@
+"""Labelled images in memory, and batches of them as the networks take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """Images as they are stored, with the normalisation that networks expect.
+
+    Args:
+        images: (N, C, H, W) uint8.
+        labels: (N,) int64.
+        mean: mean of each channel, of pixels scaled to [0, 1].
+        std: standard deviation of each channel.
+    """
+
+    images: Tensor
+    labels: Tensor
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise ChitaError(
+                "images must be uint8 of shape (N, C, H, W), got "
+                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
+            )
+        if self.labels.shape != (len(self.images),):
+            raise ChitaError(
+                f"labels must be one for each of the {len(self.images)} images, got shape "
+                f"{tuple(self.labels.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The two halves of a data set."""
+
+    train: ImageData
+    test: ImageData
+
+
+class Batches:
+    """Normalised batches `(inputs, targets)` of a data set, to be iterated as often as wanted.
+
+    Iteration i of two `Batches` with the same arguments gives the same batches, whatever became
+    of the iterations before it.
+
+    Args:
+        data: the images; moved to `device` once.
+        batch_size: images in a batch; the last one may have fewer.
+        shuffle: a new order for each iteration, instead of that of the data.
+        augment: what is done to the uint8 images of each batch before normalisation.
+        seed: of the orders and the augmentation.
+        limit: images in one iteration: the first ones of the order.
+        device: where the batches are made.
+    """
+
+    def __init__(
+        self,
+        data: ImageData,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        augment: Augmentation | None = None,
+        seed: int = 0,
+        limit: int | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        for argument, value in (("batch_size", batch_size), ("limit", limit)):
+            if value is not None and value < 1:
+                raise ChitaError(f"{argument} must be at least 1, got {value}")
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.augment = augment
+        self.samples = len(data) if limit is None else min(limit, len(data))
+        self._images = data.images.to(device)
+        self._labels = data.labels.to(device)
+        self._mean = torch.tensor(data.mean, device=device)[:, None, None]
+        self._std = torch.tensor(data.std, device=device)[:, None, None]
+        self._seeds = torch.Generator().manual_seed(seed)
+
+    def __len__(self) -> int:
+        """Batches in one iteration."""
+        return -(-self.samples // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        # Each iteration has a generator of its own, so that one that was broken off, or runs
+        # beside another, changes nothing for the others.
+        own_seed = int(torch.randint(2**62, (), generator=self._seeds))
+        return self._batches(torch.Generator().manual_seed(own_seed))
+
+    def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        count = len(self._images)
+        order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
+        for chosen in order[: self.samples].to(self._images.device).split(self.batch_size):
+            images = self._images[chosen]
+            if self.augment is not None:
+                images = self.augment(images, generator)
+            yield (images / 255 - self._mean) / self._std, self._labels[chosen]
