@@ -1,0 +1,27 @@
+"""The paper's data sets, and the slice of MNIST that ships with the package."""
+
+from __future__ import annotations
+
+from chita.data.dataset import Batches, ImageData, Splits
+from chita.data.embed import SLICE_NAME, read_slice
+from chita.data.fetch import Progress, get
+from chita.data.sources import SOURCES
+from chita.errors import ChitaError
+
+__all__ = ["NAMES", "Batches", "ImageData", "Splits", "get", "load"]
+
+NAMES = (SLICE_NAME, *SOURCES)
+
+
+def load(name: str, *, progress: Progress | None = None) -> Splits:
+    """The training and test images of a data set, fetched first if need be.
+
+    Args:
+        name: "mnist-slice" (needs no files), "mnist" or "cifar10".
+        progress: called with the bytes received and the bytes in all, while downloading.
+    """
+    if name == SLICE_NAME:
+        return read_slice()
+    if name not in SOURCES:
+        raise ChitaError(f"data set {name!r} is unknown; known are {', '.join(NAMES)}")
+    return SOURCES[name].read(get(name, progress=progress))

@@ -19,9 +19,7 @@ def pad_crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     top, left = torch.randint(2 * PADDING + 1, (2, len(images)), generator=generator)
     flip = torch.rand(len(images), generator=generator) < 0.5
     device = images.device
-    return crop_and_flip(
-        images, top=top.to(device), left=left.to(device), flip=flip.to(device)
-    )
+    return crop_and_flip(images, top=top.to(device), left=left.to(device), flip=flip.to(device))
 
 
 def crop_and_flip(images: Tensor, *, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The idx format of MNIST: a magic number, the sizes of the axes, then the bytes in row-major order.
+"""The idx format of MNIST: a magic number, the sizes of the axes, then the bytes, row by row.
 
 The magic number is four bytes: two zeros, the type of the elements (8 is unsigned byte, the only
 one MNIST uses) and the number of axes. Every size is a big-endian 32-bit integer.

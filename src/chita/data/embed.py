@@ -1,0 +1,53 @@
+"""The slice of MNIST inside the package: idx files, compressed with xz to stay below 3 MB.
+
+16,000 training images make 1000 rows of A at 16 images a row; 4000 test images measure accuracy.
+Both are picked evenly from all of MNIST, whose second half of the test set is the harder one. To
+make the files again from the full data set:
+
+    python -c "from chita import data; from chita.data import embed;
+    embed.write_slice(data.load('mnist'), embed.ASSETS)"
+"""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from chita.data.dataset import ImageData, Splits
+from chita.data.idx import decode_idx, encode_idx
+from chita.data.sources import MNIST_FILES, mnist_images
+
+ASSETS = Path(__file__).parent / "assets"
+SLICE_NAME = "mnist-slice"
+SLICE_SIZES = (16_000, 4_000)
+
+
+def read_slice(folder: Path = ASSETS) -> Splits:
+    """The slice of MNIST that ships with the package."""
+
+    def read(name: str) -> Tensor:
+        path = folder / f"{name}.xz"
+        return decode_idx(lzma.decompress(path.read_bytes()), str(path))
+
+    train_images, train_labels, test_images, test_labels = map(read, MNIST_FILES)
+    return Splits(mnist_images(train_images, train_labels), mnist_images(test_images, test_labels))
+
+
+def write_slice(mnist: Splits, folder: Path) -> None:
+    """Write the slice of the full data set into a folder."""
+    train, test = (
+        _pick(data, size) for data, size in zip((mnist.train, mnist.test), SLICE_SIZES, strict=True)
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, values in zip(MNIST_FILES, (*train, *test), strict=True):
+        content = lzma.compress(encode_idx(values), preset=9 | lzma.PRESET_EXTREME)
+        (folder / f"{name}.xz").write_bytes(content)
+
+
+def _pick(data: ImageData, size: int) -> tuple[Tensor, Tensor]:
+    """Evenly spread images, (size, 28, 28) uint8, and their labels, (size,) uint8."""
+    chosen = torch.arange(size) * len(data) // size
+    return data.images[chosen, 0], data.labels[chosen].to(torch.uint8)

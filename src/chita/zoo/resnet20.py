@@ -1,0 +1,57 @@
+"""ResNet20 for CIFAR-10: three stages of three basic blocks, with 16, 32 and 64 channels."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut: a 1 x 1 convolution where the shape changes."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(channels)
+        self.downsample: nn.Module = nn.Identity()
+        if stride != 1 or channels_in != channels:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False),
+                nn.BatchNorm2d(channels),
+            )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
+        hidden = self.bn1(self.conv1(images)).relu()
+        hidden = self.bn2(self.conv2(hidden))
+        total: Tensor = hidden + self.downsample(images)
+        return total.relu()
+
+
+class ResNet20(nn.Module):
+    """The outputs are logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = _stage(16, 16, stride=1)
+        self.layer2 = _stage(16, 32, stride=2)
+        self.layer3 = _stage(32, 64, stride=2)
+        self.fc = nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, 32, 32) images, normalised, to (B, 10) logits."""
+        hidden = self.bn1(self.conv1(images)).relu()
+        hidden = self.layer3(self.layer2(self.layer1(hidden)))
+        logits: Tensor = self.fc(hidden.mean(dim=(2, 3)))
+        return logits
+
+
+def _stage(channels_in: int, channels: int, *, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        BasicBlock(channels_in, channels, stride),
+        BasicBlock(channels, channels, 1),
+        BasicBlock(channels, channels, 1),
+    )
