@@ -106,7 +106,9 @@ class Batches:
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
         count = len(self._images)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
-        for chosen in order[: self.samples].to(self._images.device).split(self.batch_size):
+        order = order[: self.samples].to(self._images.device)
+        for start in range(0, self.samples, self.batch_size):
+            chosen = order[start : start + self.batch_size]
             images = self._images[chosen]
             if self.augment is not None:
                 images = self.augment(images, generator)
