@@ -45,7 +45,9 @@ def train(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Train a model from fresh weights, in place; on a CPU the same seed gives the same bits.
+    """Train a model from fresh weights, in place.
+
+    On a CPU, the same seed and the same number of threads give the same bits.
 
     Args:
         model: gives (B, classes) logits or log-probabilities, and is trained where it is.

@@ -18,7 +18,8 @@ def load(name: str, *, progress: Progress | None = None) -> Splits:
 
     Args:
         name: "mnist-slice" (needs no files), "mnist" or "cifar10".
-        progress: called with the bytes received and the bytes in all, while downloading.
+        progress: called with the bytes received and the bytes in all (0 if unknown) of each
+            file that is downloaded from a site.
     """
     if name == SLICE_NAME:
         return read_slice()

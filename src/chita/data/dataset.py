@@ -30,9 +30,9 @@ class ImageData:
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4 or not len(self.images):
             raise ChitaError(
-                "images must be uint8 of shape (N, C, H, W), got "
+                "images must be uint8 of shape (N, C, H, W), at least one, got "
                 f"{self.images.dtype} of shape {tuple(self.images.shape)}"
             )
         if self.labels.shape != (len(self.images),):
@@ -54,7 +54,7 @@ class Splits:
 
 
 class Batches:
-    """Normalised batches `(inputs, targets)` of a data set, to be iterated as often as wanted.
+    """Normalised float32 batches `(inputs, targets)` of a data set, to be iterated as often as wanted.
 
     Iteration i of two `Batches` with the same arguments gives the same batches, whatever became
     of the iterations before it.
@@ -89,8 +89,8 @@ class Batches:
         self.samples = len(data) if limit is None else min(limit, len(data))
         self._images = data.images.to(device)
         self._labels = data.labels.to(device)
-        self._mean = torch.tensor(data.mean, device=device)[:, None, None]
-        self._std = torch.tensor(data.std, device=device)[:, None, None]
+        self._mean = torch.tensor(data.mean, dtype=torch.float32, device=device)[:, None, None]
+        self._std = torch.tensor(data.std, dtype=torch.float32, device=device)[:, None, None]
         self._seeds = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
@@ -112,4 +112,4 @@ class Batches:
             images = self._images[chosen]
             if self.augment is not None:
                 images = self.augment(images, generator)
-            yield (images / 255 - self._mean) / self._std, self._labels[chosen]
+            yield (images.float() / 255 - self._mean) / self._std, self._labels[chosen]

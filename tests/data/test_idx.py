@@ -1,0 +1,47 @@
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chita import ChitaError
+from chita.data.idx import decode_idx, encode_idx, read_idx, write_idx
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.integers(0, 1000))
+def test_round_trip(shape: list[int], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+    decoded = decode_idx(encode_idx(values), "memory")
+    assert decoded.shape == values.shape
+    assert torch.equal(decoded, values)
+
+
+def test_layout_is_the_official_one(tmp_path: Path) -> None:
+    values = torch.arange(12, dtype=torch.uint8).reshape(2, 2, 3)
+    write_idx(tmp_path / "images", values)
+    # 2051 is the magic number of MNIST's image files.
+    assert (tmp_path / "images").read_bytes() == struct.pack(">4I", 2051, 2, 2, 3) + bytes(
+        range(12)
+    )
+    assert torch.equal(read_idx(tmp_path / "images"), values)
+
+
+def test_every_truncation_is_noticed() -> None:
+    content = encode_idx(torch.arange(6, dtype=torch.uint8).reshape(2, 3))
+    for length in range(len(content)):
+        with pytest.raises(ChitaError, match="t10k"):
+            decode_idx(content[:length], "t10k")
+    with pytest.raises(ChitaError, match="has 18 bytes, this one 19"):
+        decode_idx(content + b"\0", "t10k")
+
+
+def test_other_types_and_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match="1f 8b 08 00"):
+        decode_idx(b"\x1f\x8b\x08\x00rest", "labels.gz")
+    with pytest.raises(ChitaError, match=r"torch\.float32"):
+        encode_idx(torch.zeros(3))
+    with pytest.raises(ChitaError, match="nowhere"):
+        read_idx(tmp_path / "nowhere")

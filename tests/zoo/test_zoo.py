@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from chita import ChitaError, data, zoo
+from chita.batch_norm import reestimate_batch_norm
+from chita.checkpoint import load_checkpoint
+from chita.data.fetch import locate
+from chita.data.sources import SOURCES
+from chita.evaluate import accuracy
+from chita.weights import Weights
+
+SHARED = Path(__file__).parents[2] / "../shared/checkpoints"
+CHECKPOINTS = {
+    "mlpnet": SHARED / "mlpnet_mnist.safetensors",
+    "resnet20": SHARED / "resnet20_cifar10.safetensors",
+}
+
+
+def paper_checkpoint(name: str) -> Path:
+    if not CHECKPOINTS[name].exists():
+        pytest.skip(f"the paper's checkpoint of {name} is not on this machine")
+    return CHECKPOINTS[name]
+
+
+@pytest.mark.parametrize(("name", "count"), [("mlpnet", 32_360), ("resnet20", 268_336)])
+def test_prunable_weights_are_the_papers(name: str, count: int) -> None:
+    network = zoo.get(name)
+    weights = Weights(network.build(), include=network.prunable)
+    assert weights.size == count
+    assert all("downsample" not in weight.name and "bn" not in weight.name for weight in weights)
+    assert all(weight.parameter.ndim > 1 for weight in weights)
+
+
+@pytest.mark.parametrize("name", list(zoo.NETWORKS))
+def test_keys_are_those_of_the_papers_checkpoints(name: str) -> None:
+    found = load_file(paper_checkpoint(name))
+    own = zoo.get(name).build().state_dict()
+    assert {key: tensor.shape for key, tensor in own.items()} == {
+        key: tensor.shape for key, tensor in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("mlpnet", (5, 1, 28, 28)), ("resnet20", (5, 3, 32, 32))]
+)
+def test_outputs(name: str, shape: tuple[int, ...]) -> None:
+    outputs = zoo.get(name).build().eval()(torch.rand(shape))
+    assert outputs.shape == (5, 10)
+    if name == "mlpnet":  # log-probabilities
+        assert torch.allclose(outputs.exp().sum(dim=1), torch.ones(5))
+
+
+def test_mlpnet_has_the_papers_accuracy() -> None:
+    if locate(SOURCES["mnist"]) is None:
+        pytest.skip("mnist is not on this machine")
+    model = zoo.MLPNet()
+    load_checkpoint(model, paper_checkpoint("mlpnet"))
+    assert accuracy(model, data.Batches(data.load("mnist").test, 1000)) == 93.97
+
+
+def test_resnet20_learns_its_statistics_from_augmented_images() -> None:
+    """All of CIFAR-10 gives 91.4 %; a tenth of it is close and takes seconds."""
+    if locate(SOURCES["cifar10"]) is None:
+        pytest.skip("cifar10 is not on this machine")
+    network, splits = zoo.get("resnet20"), data.load("cifar10")
+    model = network.build()
+    load_checkpoint(model, paper_checkpoint("resnet20"))
+    augmented = data.Batches(
+        splits.train, 128, shuffle=True, augment=network.recipe.augment, limit=5000
+    )
+    reestimate_batch_norm(model, augmented)
+    assert accuracy(model, data.Batches(splits.test, 500, limit=2000)) > 90
+
+
+def test_embedded_mlpnet_is_trained() -> None:
+    embedded = zoo.get("mlpnet").embedded
+    assert embedded is not None
+    model = zoo.MLPNet()
+    load_checkpoint(model, embedded.checkpoint)
+    assert accuracy(model, data.Batches(data.load(embedded.data).test, 1000)) > 96.5
+
+
+def test_every_data_set_named_exists() -> None:
+    for network in zoo.NETWORKS.values():
+        assert network.data in data.NAMES
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(ChitaError, match="'vgg' is unknown; known are mlpnet, resnet20"):
+        zoo.get("vgg")
