@@ -1,0 +1,197 @@
+"""The user's batches as one endless stream of samples, cut to the sizes that are asked for.
+
+`batches` is any re-iterable of `(inputs, targets)` or of dicts (the keyword arguments of a model
+that gives its own loss). Dimension 0 of every tensor counts the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples.
+
+    Attributes:
+        content: a tuple (arguments of the model, targets), or a dict of the model's keywords.
+        size: how many samples it holds.
+    """
+
+    content: tuple[tuple[Any, ...], Any] | dict[str, Any]
+    size: int
+
+    def __getitem__(self, part: slice) -> Batch:
+        """The samples of `part`, as views."""
+        taken = range(self.size)[part]
+        return Batch(map_tensors(lambda tensor: tensor[part], self.content), len(taken))
+
+    def to(self, device: torch.device) -> Batch:
+        """The same samples on `device`."""
+        return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
+
+    def split(self, size: int) -> Iterator[Batch]:
+        """Pieces of `size` samples, the last one possibly smaller."""
+        return (self[start : start + size] for start in range(0, self.size, size))
+
+
+class SampleStream:
+    """The samples of `batches`, one after the other and round again.
+
+    Args:
+        batches: a list, a DataLoader or anything else that can be iterated more than once.
+    """
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        if not isinstance(batches, Iterable):
+            raise ChitaError(
+                "batches must be a list or a DataLoader of (inputs, targets) or of dicts, "
+                f"got {_describe(batches)}"
+            )
+        if isinstance(batches, Iterator):
+            raise ChitaError(
+                f"batches is a {type(batches).__name__}, which can be read only once; "
+                "pass a list or a DataLoader"
+            )
+        self._batches = batches
+        self._waiting: Iterator[Batch] = iter(())
+        self._rest: Batch | None = None
+        self._counted = 0
+        self._counted_all = False
+
+    def count(self, limit: int) -> int:
+        """The number of samples the data hold, counted up to `limit`."""
+        if self._counted < limit and not self._counted_all:
+            self._counted = 0
+            for batch in _read(self._batches):
+                self._counted += batch.size
+                if self._counted >= limit:
+                    break
+            else:
+                self._counted_all = True
+        if not self._counted and self._counted_all:
+            raise ChitaError("batches hold no samples")
+        return min(self._counted, limit)
+
+    def take(self, count: int, chunk: int) -> Iterator[Batch]:
+        """The next `count` samples in pieces of `chunk`, the last one possibly smaller.
+
+        Goes on where the last call stopped, and starts anew at the end of the data. At most one
+        piece and one given batch are held at a time.
+        """
+        while count > 0:
+            piece = self._piece(min(chunk, count))
+            count -= piece.size
+            yield piece
+
+    def _piece(self, size: int) -> Batch:
+        parts: list[Batch] = []
+        missing = size
+        while missing:
+            batch = self._rest or self._next()
+            parts.append(batch[:missing])
+            self._rest = batch[missing:] if batch.size > missing else None
+            missing -= parts[-1].size
+        return _join(parts)
+
+    def _next(self) -> Batch:
+        batch = next(self._waiting, None)
+        if batch is None:
+            self._waiting = _read(self._batches)
+            batch = next(self._waiting, None)
+        if batch is None:
+            raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")
+        return batch
+
+
+def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:
+    """`nest` (of tuples, lists and dicts) with `function` applied to its tensors."""
+    if isinstance(nest, Tensor):
+        return function(nest)
+    if isinstance(nest, Mapping):
+        return {key: map_tensors(function, value) for key, value in nest.items()}
+    if isinstance(nest, (tuple, list)):
+        return tuple(map_tensors(function, value) for value in nest)
+    return nest
+
+
+def tensors_of(nest: Any) -> list[Tensor]:
+    """The tensors of a nest, in order."""
+    found: list[Tensor] = []
+    map_tensors(found.append, nest)
+    return found
+
+
+def _read(batches: Iterable[Any]) -> Iterator[Batch]:
+    """One pass over the given batches, checked; those without samples are left out."""
+    for number, given in enumerate(batches):
+        batch = _parse(number, given)
+        if batch.size:
+            yield batch
+
+
+def _parse(number: int, given: Any) -> Batch:
+    content: tuple[tuple[Any, ...], Any] | dict[str, Any]
+    if isinstance(given, Mapping):
+        content = dict(given)
+    elif isinstance(given, (tuple, list)) and len(given) == 2:
+        inputs, targets = given
+        content = (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), targets)
+        for role, nest in (("inputs", inputs), ("targets", targets)):
+            if not tensors_of(nest):
+                raise ChitaError(f"batch {number}: {role} hold no tensor, got {_describe(nest)}")
+    else:
+        raise ChitaError(
+            f"batch {number} must be a pair (inputs, targets) or a dict, got {_describe(given)}"
+        )
+    return Batch(content, _sample_count(number, content))
+
+
+def _sample_count(number: int, content: Any) -> int:
+    shapes = [tuple(tensor.shape) for tensor in tensors_of(content)]
+    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
+        raise ChitaError(
+            f"batch {number}: every tensor must hold the same number of samples in dimension 0, "
+            f"got the shapes {', '.join(map(str, shapes)) or 'of no tensor at all'}"
+        )
+    return shapes[0][0]
+
+
+def _join(parts: list[Batch]) -> Batch:
+    """The samples of all parts in one batch; what is not a tensor is taken from the first."""
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        content = _concatenate([part.content for part in parts])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise ChitaError(
+            "batches cannot be joined, since their samples differ; pad them to one shape, or give "
+            f"batches whose size is a multiple of the one asked for ({error})"
+        ) from error
+    return Batch(content, sum(part.size for part in parts))
+
+
+def _concatenate(nests: list[Any]) -> Any:
+    first = nests[0]
+    if isinstance(first, Tensor):
+        return torch.cat(nests)
+    if isinstance(first, Mapping):
+        return {key: _concatenate([nest[key] for nest in nests]) for key in first}
+    if isinstance(first, tuple | list):
+        return tuple(_concatenate(list(same)) for same in zip(*nests, strict=True))
+    return first
+
+
+def _describe(given: Any) -> str:
+    if isinstance(given, (tuple, list)):
+        return f"a {type(given).__name__} of {len(given)}"
+    if isinstance(given, Tensor):
+        return f"a tensor of shape {tuple(given.shape)}"
+    return f"a {type(given).__name__}"

@@ -1,0 +1,7 @@
+"""The gradients that make the matrix A, for any model."""
+
+from chita.gradients.assemble import Gradients, gradient_matrix
+from chita.gradients.evaluate import mean_loss
+from chita.gradients.losses import Loss
+
+__all__ = ["Gradients", "Loss", "gradient_matrix", "mean_loss"]

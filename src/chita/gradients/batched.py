@@ -1,0 +1,95 @@
+"""The fast way: many rows of A from one batched forward and backward pass.
+
+The backward pass gives only the gradients by the outputs of the layers; from these and the inputs
+the rule of each layer makes the gradients by its weights, a row for each mini-batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import Batch, map_tensors, tensors_of
+from chita.gradients import conv2d, linear  # noqa: F401  (their rules register themselves)
+from chita.gradients.capture import Call, NotSeparableError, Owner, captured
+from chita.gradients.general import general
+from chita.gradients.losses import Loss, cross_entropy
+from chita.gradients.rules import by_row, rule_for
+
+
+def write_rows(
+    model: nn.Module, found: list[Owner], batch: Batch, loss: Loss | None, columns: Tensor
+) -> tuple[Tensor, set[str]]:
+    """Write the gradients of R mini-batches into A.
+
+    Args:
+        model: in eval mode, its prunable weights differentiable.
+        found: its modules that own prunable weights.
+        batch: R * m samples.
+        loss: of one mini-batch.
+        columns: (p, R), zero: the place of these rows in A.
+
+    Returns:
+        The losses of the mini-batches, (R,), and the names of the weights whose module was called.
+    """
+    rows = columns.shape[1]
+    assert isinstance(batch.content, tuple)
+    inputs, targets = batch.content
+    with captured(found) as calls:
+        outputs = model(*inputs)
+    losses = _row_losses(
+        loss or cross_entropy, _nest_by_row(outputs, rows), _nest_by_row(targets, rows)
+    )
+    edges = [call.output for call in calls]
+    gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
+    written: set[str] = set()
+    with torch.no_grad():
+        for call, gradient in zip(calls, gradients, strict=True):
+            if gradient is not None:
+                _check_call(call, gradient, batch.size)
+                _write_call(call, gradient, columns, written)
+    return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
+
+
+def _nest_by_row(nest: Any, rows: int) -> Any:
+    """The tensors of shape (R * m, ...) as (R, m, ...)."""
+    return map_tensors(lambda tensor: by_row(tensor, rows), nest)
+
+
+def _row_losses(loss: Loss, outputs: Any, targets: Any) -> Tensor:
+    """The loss of each row, (R,): vectorised, or one by one where torch cannot vectorise it."""
+    try:
+        return torch.func.vmap(loss)(outputs, targets)
+    except Exception:
+        rows = len(tensors_of(outputs)[0])
+
+        def row(nest: Any, r: int) -> Any:
+            return map_tensors(lambda tensor: tensor[r], nest)
+
+        return torch.stack([loss(row(outputs, r), row(targets, r)) for r in range(rows)])
+
+
+def _check_call(call: Call, gradient: Tensor, samples: int) -> None:
+    """The samples must be dimension 0 of all the call saw, and be what they were then."""
+    call.check_unchanged()
+    seen = [gradient, *tensors_of((call.args, call.keywords))]
+    if any(tensor.shape[:1] != (samples,) for tensor in seen):
+        raise NotSeparableError(
+            f"dimension 0 of what {type(call.owner.module).__name__} sees is not the samples"
+        )
+
+
+def _write_call(call: Call, gradient: Tensor, columns: Tensor, written: set[str]) -> None:
+    """The first gradient of a weight is written, those of further calls are added."""
+    apply = rule_for(call.owner.module) or general
+    for piece in apply(call, gradient, columns.shape[1]):
+        weight = call.owner.owned[piece.name]
+        start = weight.start + piece.start
+        place = columns[start : start + piece.columns.shape[0]]
+        if weight.name in written:
+            place.add_(piece.columns)
+        else:
+            place.copy_(piece.columns)
+    written.update(weight.name for weight in call.owner.owned.values())

@@ -1,0 +1,23 @@
+"""Linear layers: outer products of output gradients and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from chita.gradients.capture import Call
+from chita.gradients.products import row_products
+from chita.gradients.rules import Piece, rule
+
+
+@rule(nn.Linear)
+def linear(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    """Input (R * m, ..., inputs) and output gradient (R * m, ..., outputs)."""
+    g = gradient.reshape(rows, -1, gradient.shape[-1])
+    if "bias" in call.owner.owned:
+        yield Piece("bias", 0, g.sum(1).t())
+    if "weight" in call.owner.owned:
+        x = call.args[0].reshape(rows, -1, call.args[0].shape[-1])
+        left, right = g.transpose(1, 2), x.transpose(1, 2)
+        yield from row_products("weight", left.unsqueeze(1), right.unsqueeze(1))

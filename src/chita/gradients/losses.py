@@ -1,0 +1,67 @@
+"""The loss of one mini-batch: what the rows of A are gradients of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chita.batches import Batch
+from chita.errors import ChitaError
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
+    """The loss of the whole batch, a scalar.
+
+    A pair (inputs, targets) gives loss(model(*inputs), targets), by default the cross-entropy; a
+    dict gives the `.loss` of model(**dict).
+    """
+    if isinstance(batch.content, dict):
+        return _own_loss(model, batch.content, loss)
+    inputs, targets = batch.content
+    return scalar((loss or cross_entropy)(model(*inputs), targets))
+
+
+def cross_entropy(outputs: Any, targets: Any) -> Tensor:
+    """The mean cross-entropy; says what does not fit instead of torch's message."""
+    try:
+        return functional.cross_entropy(outputs, targets)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise ChitaError(
+            f"the cross-entropy takes no outputs {_describe(outputs)} with targets "
+            f"{_describe(targets)}; pass another loss= ({error})"
+        ) from error
+
+
+def scalar(value: Any) -> Tensor:
+    """`value`, if it is what a loss must be."""
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        raise ChitaError(
+            f"the loss must be a scalar for each mini-batch, got {_describe(value)}; take its mean"
+        )
+    return value
+
+
+def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> Tensor:
+    if loss is not None:
+        raise ChitaError(
+            "loss= is for batches of (inputs, targets); with dicts the model's own .loss is used"
+        )
+    outputs = model(**keywords)
+    value = getattr(outputs, "loss", None)
+    if value is None:
+        raise ChitaError(
+            f"the model gave no .loss for a batch with the keys {', '.join(keywords)} "
+            f"(it returned {_describe(outputs)}); add the labels, or give (inputs, targets)"
+        )
+    return scalar(value)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"of shape {tuple(value.shape)} ({value.dtype})"
+    return f"of type {type(value).__name__}"

@@ -1,0 +1,49 @@
+"""How many rows of A to take at once: as many as a fixed amount of memory has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from chita.gradients.capture import Owner
+from chita.gradients.rules import rule_for
+
+CHUNK_BYTES = 128 << 20
+"""Room for what autograd keeps of one chunk; the gradients and windows come to about as much."""
+
+
+@contextmanager
+def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
+    """Notes the bytes of each tensor that autograd keeps, other than the model's own."""
+    saved: dict[int, int] = {}
+    own = {t.untyped_storage().data_ptr() for t in chain(model.parameters(), model.buffers())}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        yield saved
+
+
+def rows_at_once(found: list[Owner], saved: dict[int, int]) -> int:
+    """The number of rows in a chunk, at least 1.
+
+    Args:
+        found: the owners of prunable weights. Gradients of those without a rule of their own
+            are made for all rows of the chunk at once.
+        saved: what autograd kept of one row.
+    """
+    whole = [
+        weight.parameter.numel() * weight.parameter.element_size()
+        for owner in found
+        if rule_for(owner.module) is None
+        for weight in owner.owned.values()
+    ]
+    return max(1, CHUNK_BYTES // max(1, sum(saved.values()) + max(whole, default=0)))

@@ -1,0 +1,55 @@
+"""The fast way against plain autograd, on two rows: whether this model may use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from chita.batches import Batch
+from chita.gradients.capture import NotSeparableError
+from chita.gradients.row_by_row import Row
+from chita.weights import Weights
+
+
+def self_check(
+    weights: Weights,
+    batch: Batch,
+    truth: Callable[[Batch], Row],
+    losses: Tensor,
+    columns: Tensor,
+    called: set[str],
+) -> None:
+    """Compare the rows of the largest losses, as a gradient close to zero would prove nothing.
+
+    Args:
+        weights: the prunable weights of the model.
+        batch: R * m samples.
+        truth: gives the row of a mini-batch alone by plain autograd.
+        losses: (R,), as the fast way found them.
+        columns: (p, R), likewise.
+        called: the names of the weights whose module was called.
+
+    Raises:
+        NotSeparableError: a row is not what plain autograd gives.
+    """
+    rows = list(batch.split(batch.size // len(losses)))
+    for r in losses.topk(min(2, len(losses))).indices.tolist():
+        _compare(weights, truth(rows[r]), columns[:, r], called)
+
+
+def _compare(weights: Weights, truth: Row, row: Tensor, called: set[str]) -> None:
+    tolerance = 3 * torch.finfo(weights.dtype).eps ** 0.5  # 1e-3 in float32
+    floor = 1e-3 * row.norm()  # a weight whose gradient is only rounding errors passes
+    for weight, gradient in zip(weights, truth.gradients, strict=True):
+        if gradient is None:
+            continue
+        if weight.name not in called:
+            raise NotSeparableError(f"{weight.name} is used outside its module")
+        expected = gradient.reshape(-1).to(row.dtype)
+        error = (row[weight.span] - expected).norm()
+        if not error <= tolerance * (expected.norm() + floor):
+            raise NotSeparableError(
+                f"the gradients of {weight.name} come out differently in a batch of many rows"
+            )
