@@ -54,7 +54,7 @@ class Splits:
 
 
 class Batches:
-    """Normalised float32 batches `(inputs, targets)` of a data set, to be iterated as often as wanted.
+    """Normalised float32 batches `(inputs, targets)` of a data set, iterable again and again.
 
     Iteration i of two `Batches` with the same arguments gives the same batches, whatever became
     of the iterations before it.
