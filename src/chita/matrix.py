@@ -2,30 +2,42 @@
 
 A is n x p (n samples, p weights). It is stored with each weight's n entries together, as a (p, n)
 tensor, because every solver picks columns of A by support: here that is a gather of whole rows.
+Solvers touch A through the methods below and nothing else, so that the columns may come to live
+elsewhere without a solver noticing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from chita.errors import ChitaError
+
+CHUNK = (
+    4096  # columns gathered at a time: long enough for BLAS, short enough to need no A-sized copy
+)
+BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
+PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
 class GradientMatrix:
     """The n x p matrix A of gradients, column by column.
 
     Args:
-        columns: (p, n) float32 or float64 tensor on any device; row j is column j of A.
+        stored: (p, n) float32 or float64 tensor on any device; row j is column j of A. A transposed
+            view of an n x p matrix will do: it costs no copy, and slower gathers.
     """
 
-    def __init__(self, columns: Tensor) -> None:
-        if columns.ndim != 2 or not columns.is_floating_point():
+    def __init__(self, stored: Tensor) -> None:
+        if stored.ndim != 2 or stored.dtype not in (torch.float32, torch.float64):
             raise ChitaError(
-                "A must be a two-dimensional float matrix, got shape "
-                f"{tuple(columns.shape)} of {columns.dtype}"
+                "A must be a float32 or float64 matrix, got shape "
+                f"{tuple(stored.shape)} of {stored.dtype}"
             )
-        self.stored = columns
+        self.stored = stored
 
     @property
     def n(self) -> int:
@@ -36,3 +48,55 @@ class GradientMatrix:
     def p(self) -> int:
         """Weights: columns of A."""
         return self.stored.shape[0]
+
+    def forward(self, d: Tensor) -> Tensor:
+        """A d, shape (n,). Passes over the columns where d is not zero if these are few."""
+        nonzero = d.nonzero().squeeze(1)
+        if len(nonzero) < self.p // 2:
+            return self.combine(nonzero, d[nonzero])
+        return self.stored.t() @ d
+
+    def adjoint(self, r: Tensor) -> Tensor:
+        """A^T r, shape (p,): one pass over A."""
+        return self.stored @ r
+
+    def combine(self, index: Tensor, values: Tensor) -> Tensor:
+        """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
+        if len(index) == 0:
+            return self.stored.new_zeros(self.n)
+        if not self.stored.is_contiguous():
+            return self.stored.index_select(0, index).t() @ values
+        starts = torch.arange(0, len(index), BAG, device=index.device)
+        bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
+        return bags.sum(0)
+
+    def columns(self, index: Tensor) -> GradientMatrix:
+        """A_S as a matrix of its own, shape n x |S|: a copy, gathered once."""
+        return GradientMatrix(self.stored.index_select(0, index))
+
+    def span(self, start: int, stop: int) -> GradientMatrix:
+        """The columns [start, stop) as a matrix of its own, without a copy."""
+        return GradientMatrix(self.stored[start:stop])
+
+    def chunks(self, index: Tensor) -> Iterator[Tensor]:
+        """The columns S = `index` in pieces, each a contiguous (at most CHUNK, n) tensor."""
+        for part in torch.split(index, CHUNK):
+            yield self.stored.index_select(0, part)
+
+    def gram(self, index: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A_S A_S^T, shape (n, n), accumulated in `dtype` (that of A by default)."""
+        total = self.stored.new_zeros(self.n, self.n, dtype=dtype)
+        panel = -(-self.n // PANELS)
+        for chunk in self.chunks(index):
+            columns = chunk.to(total.dtype)
+            for start in range(0, self.n, panel):
+                stop = min(start + panel, self.n)
+                total[start:stop, :stop].addmm_(columns[:, start:stop].t(), columns[:, :stop])
+        return total.tril() + total.tril(-1).t()
+
+    def square_norms(self, index: Tensor) -> Tensor:
+        """The diagonal of A_S A_S^T, shape (n,): one pass over A_S."""
+        total = self.stored.new_zeros(self.n)
+        for chunk in self.chunks(index):
+            total += chunk.square_().sum(0)
+        return total

@@ -45,7 +45,9 @@ class Weights:
         exclude: glob pattern(s) of parameter names left out.
     """
 
-    def __init__(self, model: nn.Module, include: Patterns = None, exclude: Patterns = None) -> None:
+    def __init__(
+        self, model: nn.Module, include: Patterns = None, exclude: Patterns = None
+    ) -> None:
         chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
         if not chosen:
             raise ChitaError(

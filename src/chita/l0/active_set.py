@@ -1,0 +1,61 @@
+"""The active set (algorithm 4): solve over a few columns, look once over all, go on if it pays."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chita.l0.iht import Refine, iht_cycles
+from chita.l0.options import Options, Trace
+from chita.l0.problem import Iterate, Problem
+from chita.l0.stepsize import Path
+from chita.l0.threshold import top_k
+
+
+def active_set(
+    problem: Problem, x: Iterate, options: Options, refine: Refine, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 4 from a point x. Returns the point reached and whether it converged."""
+    size = min(int(options.active * len(x.support)), problem.matrix.p)
+    if size == problem.matrix.p or size == 0:
+        return iht_cycles(problem, x, options, refine, trace)
+    active = _union(top_k(problem.w0, size), x.support)
+    while not trace.spent:
+        part = problem.restrict(active, x)
+        y, settled = iht_cycles(part, problem.drop(active, x), options, refine, trace)
+        x = problem.lift(active, y)
+        if not settled or trace.spent:
+            return x, False
+        outside = step_outside(problem, x, active, options.gamma)
+        trace.iterations += 1
+        if outside is None:
+            return x, True
+        trace.history.append(outside.objective)
+        active, x = _union(active, outside.support), outside
+    return x, False
+
+
+def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> Iterate | None:
+    """An IHT update of the full vector that lowers Q and whose support leaves the active set.
+
+    From the first breaking point on, where the support begins to change, the step grows by gamma
+    for as long as Q stays below Q(x); of the points that left the active set the best is taken.
+    """
+    path = Path(problem, x, len(x.support))
+    known = torch.zeros_like(path.inside)
+    known[active] = True
+    tau = path.first_breaking_point() or path.first_piece_optimum()
+    best: Iterate | None = None
+    while 0 < tau < torch.inf:
+        point = path.at(tau)
+        if point.objective >= (best or x).objective:
+            break
+        if not bool(known[point.support].all()):
+            best = point
+        tau *= gamma
+    return best
+
+
+def _union(first: Tensor, second: Tensor) -> Tensor:
+    union: Tensor = torch.unique(torch.cat([first, second]))  # type: ignore[no-untyped-call]
+    return union

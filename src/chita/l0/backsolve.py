@@ -1,0 +1,83 @@
+"""The exact minimiser on a support (algorithm 5, eq. bs), by the Woodbury formula.
+
+With c the residual when d_S = 0, the minimiser over the weights of S is
+
+    d_S = -A_S^T (A_S A_S^T + mu I_n)^-1 c        n x n, when k > n
+    d_S = -(A_S^T A_S + mu I_k)^-1 A_S^T c        k x k, when k <= n
+
+Both systems are factorised in float64.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.l0.problem import Iterate, Problem
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Backsolved:
+    """The minimiser on the support, and the jitter its system needed (usually 0)."""
+
+    point: Iterate
+    jitter: float
+
+
+def backsolve(problem: Problem, x: Iterate) -> Backsolved:
+    """The minimiser of Q over all w with the support of x: one gather and one Gram product."""
+    support, matrix = x.support, problem.matrix
+    d = x.w - problem.w0
+    c = x.rho - matrix.combine(support, d[support])
+    if len(support) > matrix.n:
+        system = matrix.gram(support, _gram_dtype(problem, support))
+        y, jitter = _solve(system, problem.mu, c)
+        d_S = torch.cat([-(chunk @ y) for chunk in matrix.chunks(support)])
+    else:
+        columns = matrix.columns(support).stored.double()
+        d_S, jitter = _solve(columns @ columns.t(), problem.mu, -(columns @ c.double()))
+        d_S = d_S.to(d.dtype)
+    w = torch.zeros_like(x.w)
+    w[support] = problem.w0[support] + d_S
+    rho = c + matrix.combine(support, d_S)
+    point = Iterate(w, support, rho, problem.objective(w, rho))
+    # On a support that is solved already the answer differs by rounding alone: keep the better.
+    return Backsolved(point if point.objective <= x.objective else x, jitter)
+
+
+def _gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
+    """float64 where the rounding of a float32 Gram product is not small beside mu.
+
+    The rounding errors of the entries are about eps max_i |a_i|^2, and as a random matrix their
+    norm is about sqrt(n) times that.
+    """
+    matrix = problem.matrix
+    eps = torch.finfo(matrix.stored.dtype).eps
+    error = eps * matrix.n**0.5 * float(matrix.square_norms(support).max())
+    return torch.float64 if 10 * error > problem.mu else matrix.stored.dtype
+
+
+def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:
+    """(system + (mu + jitter) I)^-1 rhs, with the least jitter that lets Cholesky through."""
+    system = system.double()
+    system.diagonal().add_(mu)
+    least = len(system) * torch.finfo(torch.float64).eps * (float(system.diagonal().max()) or 1.0)
+    jitter = 0.0
+    factor, failed = torch.linalg.cholesky_ex(system)
+    while bool(failed):
+        added = 9 * jitter or least
+        if not added < 1e6 * least:
+            raise ChitaError("the backsolve's system is not finite: A holds too large values")
+        jitter += added
+        system.diagonal().add_(added)
+        factor, failed = torch.linalg.cholesky_ex(system)
+    if jitter:
+        logger.warning("the backsolve's system is singular: %.3g added to its diagonal", jitter)
+    solution = torch.cholesky_solve(rhs.double()[:, None], factor)[:, 0]
+    return solution.to(rhs.dtype), jitter

@@ -1,0 +1,67 @@
+"""The options of the optimiser, under the paper's names, and the record of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from chita.errors import ChitaError
+
+Refinement = Literal["cd", "bso"]
+Step = Literal["paper", "lipschitz", "backtracking"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How section 3.2's algorithms run.
+
+    Attributes:
+        iterations: IHT updates at most, in all (the paper's grid goes from 5 to 500).
+        t_ht: IHT updates a cycle of algorithm 3.
+        t_cd: sweeps of coordinate descent a cycle of algorithm 3.
+        gamma: growth of the step size in algorithm 2.
+        active: size of the initial active set, as a multiple of k; 0 for no active set.
+        inner: how algorithm 4 refines within a cycle, coordinate descent or backsolve.
+        tol: relative decrease of the objective below which a cycle counts as converged.
+        step: the paper's step size scheme, 1/L, or backtracking.
+    """
+
+    iterations: int = 50
+    t_ht: int = 5
+    t_cd: int = 10
+    gamma: float = 1.5
+    active: float = 2.0
+    inner: Refinement = "cd"
+    tol: float = 1e-4
+    step: Step = "paper"
+
+    def __post_init__(self) -> None:
+        for name, least in (("iterations", 0), ("t_ht", 1), ("t_cd", 0)):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= least):
+                raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")
+        if not self.gamma > 1:
+            raise ChitaError(f"gamma must be greater than 1, got {self.gamma!r}")
+        if not (self.active >= 1 or self.active == 0):
+            raise ChitaError(
+                f"active must be at least 1 (times k), or 0 for no active set, got {self.active!r}"
+            )
+        if not 0 <= self.tol < 1:
+            raise ChitaError(f"tol must be in [0, 1), got {self.tol!r}")
+        for name, choices in (("inner", get_args(Refinement)), ("step", get_args(Step))):
+            if getattr(self, name) not in choices:
+                raise ChitaError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+
+
+@dataclass
+class Trace:
+    """What a run has done so far: the objective after each iteration, and what is left to spend."""
+
+    limit: int
+    history: list[float] = field(default_factory=list)
+    iterations: int = 0
+    jitter: float = 0.0
+
+    @property
+    def spent(self) -> bool:
+        return self.iterations >= self.limit

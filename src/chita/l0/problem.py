@@ -1,0 +1,92 @@
+"""Problem (main-problem) of the paper in the displacement d = w - w0, and a point of it.
+
+    Q(w) = 1/2 |A d + c|^2 + (mu/2) |d|^2        subject to |w|_0 <= k,   mu = n lambda
+
+with c = alpha e, the scaled first-order term. Everything is expressed through one residual,
+rho = A d + c in R^n, so that nothing cancels and one vector carries all that A has to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.l0.threshold import top_k
+from chita.matrix import GradientMatrix
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """A feasible point: the weights, the k places they may be non-zero in, and their residual."""
+
+    w: Tensor  # (p,), zero outside the support
+    support: Tensor  # (k,), sorted
+    rho: Tensor  # (n,), the residual A d + c
+    objective: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The l0-constrained ridge regression, possibly with some weights held fixed.
+
+    Attributes:
+        matrix: A, n x p.
+        w0: the trained weights, (p,).
+        mu: n lambda, the strength of the ridge.
+        offset: c, (n,): alpha e, plus what weights held fixed contribute to the residual.
+        constant: what weights held fixed contribute to the objective.
+    """
+
+    matrix: GradientMatrix
+    w0: Tensor
+    mu: float
+    offset: Tensor
+    constant: float = 0.0
+
+    @classmethod
+    def build(cls, matrix: GradientMatrix, w0: Tensor, *, lam: float, alpha: float) -> Problem:
+        """Problem (main-problem) with ridge lambda and first-order term alpha."""
+        return cls(matrix, w0, matrix.n * lam, w0.new_full((matrix.n,), alpha))
+
+    def objective(self, w: Tensor, rho: Tensor) -> float:
+        """Q(w), summed in float64, given its residual."""
+        ridge = (w - self.w0).double().square().sum()
+        return float(rho.double().square().sum() / 2 + ridge * (self.mu / 2)) + self.constant
+
+    def at(self, w: Tensor, support: Tensor) -> Iterate:
+        """The point w, its residual computed afresh: one pass over the columns that moved."""
+        rho = self.matrix.forward(w - self.w0) + self.offset
+        return Iterate(w, support, rho, self.objective(w, rho))
+
+    def start(self, k: int) -> Iterate:
+        """P_k(w0), where every method starts."""
+        support = top_k(self.w0, k)
+        w = torch.zeros_like(self.w0)
+        w[support] = self.w0[support]
+        return self.at(w, support)
+
+    def gradient(self, x: Iterate) -> Tensor:
+        """grad Q = A^T rho + mu d, shape (p,): one pass over A."""
+        return self.matrix.adjoint(x.rho).add_(x.w - self.w0, alpha=self.mu)
+
+    def restrict(self, index: Tensor, x: Iterate) -> Problem:
+        """The same problem over the columns `index` alone, all others held as they are in x."""
+        columns = self.matrix.columns(index)
+        d = x.w - self.w0
+        fixed = d.index_fill(0, index, 0.0)
+        offset = x.rho - columns.forward(d[index])
+        constant = self.constant + float(fixed.double().square().sum()) * self.mu / 2
+        return Problem(columns, self.w0[index], self.mu, offset, constant)
+
+    def drop(self, index: Tensor, x: Iterate) -> Iterate:
+        """A point of this problem as a point of its restriction to `index`, a sorted superset of
+        the support."""
+        return Iterate(x.w[index], torch.searchsorted(index, x.support), x.rho, x.objective)
+
+    def lift(self, index: Tensor, x: Iterate) -> Iterate:
+        """A point of the restriction to `index` as a point of this problem: no pass over A."""
+        w = torch.zeros_like(self.w0)
+        w[index] = x.w
+        return Iterate(w, index[x.support], x.rho, x.objective)

@@ -1,0 +1,195 @@
+"""chita.solve: the optimiser alone, on arrays or tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.l0.active_set import active_set
+from chita.l0.blocks import cut_blocks, solve_blocks
+from chita.l0.iht import Refine, no_refinement, refine_by_backsolve, refine_by_descent
+from chita.l0.options import Options, Trace
+from chita.l0.problem import Iterate, Problem
+from chita.matrix import GradientMatrix
+
+Solver = Literal["bso", "cd", "iht"]
+SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution of problem (main-problem).
+
+    Attributes:
+        w: the weights, (p,), of the kind that came in (array or tensor).
+        support: the k places that were kept, sorted.
+        objective: the global Q(w), computed afresh.
+        iterations: IHT updates made.
+        converged: whether the objective settled before the iterations were spent.
+        history: the objective at P_k(w0) and after each iteration; it never rises.
+        jitter: what had to be added to the diagonal of a singular system (0 if nothing).
+    """
+
+    w: Any
+    support: Any
+    objective: float
+    iterations: int
+    converged: bool
+    history: list[float] = field(repr=False)
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
+    moves the weights on that support."""
+
+    support: SupportRule
+    update: Refine
+
+
+def keep_magnitude(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """The support of P_k(w0) itself."""
+    return x, True
+
+
+def iht_support(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 4 without refinement: the support that IHT on an active set finds."""
+    return active_set(problem, x, options, no_refinement, trace)
+
+
+def refined_support(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 4 with the refinement that `options.inner` names."""
+    refine = refine_by_descent if options.inner == "cd" else refine_by_backsolve
+    return active_set(problem, x, options, refine, trace)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "bso": Algorithm(iht_support, refine_by_backsolve),  # algorithm 5
+    "cd": Algorithm(refined_support, no_refinement),  # algorithm 4
+    "iht": Algorithm(iht_support, no_refinement),
+}
+
+
+def solve_problem(
+    problem: Problem,
+    k: int,
+    algorithm: Algorithm,
+    *,
+    options: Options,
+    blocks: Sequence[tuple[int, int]] | None = None,
+) -> Solution:
+    """Solve a problem on tensors; `blocks` switches to the block-wise form (algorithm 6)."""
+    x = problem.start(k)
+    trace = Trace(options.iterations, [x.objective])
+
+    def run(part: Problem, start: Iterate, record: Trace) -> tuple[Iterate, bool]:
+        point, settled = algorithm.support(part, start, options, record)
+        return algorithm.update(part, point, options, record), settled
+
+    if blocks is None:
+        x, converged = run(problem, x, trace)
+        x = problem.at(x.w, x.support)
+    else:
+        x, converged = solve_blocks(problem, x, blocks, run, trace)
+    # The objective is computed afresh at the end; what the updates of the residual had rounded
+    # below it on the way was never reached.
+    history = [max(value, x.objective) for value in trace.history] + [x.objective]
+    return Solution(x.w, x.support, x.objective, trace.iterations, converged, history, trace.jitter)
+
+
+def solve(
+    A: Any,
+    w0: Any,
+    k: int,
+    *,
+    lam: float,
+    alpha: float = 0.0,
+    method: Solver = "bso",
+    block_size: int | None = None,
+    layers: Sequence[int] | None = None,
+    options: Options | None = None,
+) -> Solution:
+    """Minimise 1/2 |A d + alpha e|^2 + (n lam / 2) |d|^2 over w = w0 + d with at most k non-zeros.
+
+    Args:
+        A: n x p, array or tensor on any device; float64 stays float64, anything else is float32.
+        w0: the trained weights, (p,).
+        k: how many weights stay.
+        lam: the ridge lambda.
+        alpha: the scale of the first-order term; 1/m for mini-batches of size m, 0 drops it.
+        method: "bso" (algorithm 5), "cd" (algorithm 4) or "iht" alone.
+        block_size: solve in diagonal blocks of at most this size (algorithm 6).
+        layers: sizes of the layers that blocks must not cross; one layer by default.
+        options: iterations, cycles, step sizes and tolerance.
+    """
+    matrix, start = _as_matrix(A, w0)
+    _check(matrix, start, k, lam, alpha, method)
+    blocks = None if block_size is None else _blocks(matrix.p, layers, block_size)
+    problem = Problem.build(matrix, start, lam=float(lam), alpha=float(alpha))
+    algorithm, options = ALGORITHMS[method], options or Options()
+    solution = solve_problem(problem, k, algorithm, options=options, blocks=blocks)
+    if isinstance(w0, Tensor):
+        return solution
+    return Solution(
+        **{**vars(solution), "w": solution.w.numpy(), "support": solution.support.numpy()}
+    )
+
+
+def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:
+    try:
+        rows, start = torch.as_tensor(A), torch.as_tensor(w0)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ChitaError(f"A and w0 must be arrays or tensors: {error}") from error
+    if rows.ndim != 2 or start.shape != rows.shape[1:] or 0 in rows.shape:
+        raise ChitaError(
+            "A must be n x p and w0 of length p, got shapes "
+            f"{tuple(rows.shape)} and {tuple(start.shape)}"
+        )
+    if rows.is_complex() or start.is_complex() or rows.device != start.device:
+        raise ChitaError(
+            "A and w0 must be real and on one device, got "
+            f"{rows.dtype} on {rows.device} and {start.dtype} on {start.device}"
+        )
+    dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
+    return GradientMatrix(rows.to(dtype).t()), start.to(dtype)
+
+
+def _check(
+    matrix: GradientMatrix, w0: Tensor, k: int, lam: float, alpha: float, method: str
+) -> None:
+    if not isinstance(k, (int, np.integer)) or not 0 <= k <= matrix.p:
+        raise ChitaError(f"k must be an integer from 0 to p = {matrix.p}, got {k!r}")
+    if not (math.isfinite(lam) and lam >= 0):
+        raise ChitaError(f"lam must be a finite number of at least 0, got {lam!r}")
+    if not math.isfinite(alpha):
+        raise ChitaError(f"alpha must be finite, got {alpha!r}")
+    if method not in get_args(Solver):
+        raise ChitaError(f"method must be one of {get_args(Solver)}, got {method!r}")
+    if not bool(w0.isfinite().all()):
+        raise ChitaError("w0 holds NaN or infinite values")
+    if not bool(matrix.adjoint(w0.new_ones(matrix.n)).isfinite().all()):
+        raise ChitaError("A holds NaN or infinite values")
+
+
+def _blocks(p: int, layers: Sequence[int] | None, block_size: int) -> list[tuple[int, int]]:
+    layers = [p] if layers is None else list(layers)
+    if block_size < 1 or sum(layers) != p or min(layers) < 1:
+        raise ChitaError(
+            f"block_size must be at least 1 and layers must add up to p = {p}, "
+            f"got block_size={block_size!r} and layers={layers!r}"
+        )
+    return cut_blocks(layers, block_size)

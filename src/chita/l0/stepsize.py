@@ -1,0 +1,121 @@
+"""How far to go along the gradient: algorithm 2, and 1/L and backtracking for comparison.
+
+An IHT update moves along the path w(tau) = P_k(w - tau grad Q). On it, Q is piecewise quadratic in
+tau: while tau is small the support stays (the first piece), and there everything has a closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from chita.l0.problem import Iterate, Problem
+from chita.l0.threshold import top_k
+
+SHRINK = 0.5  # backtracking: the factor by which a step that does not pay is cut
+SMALLEST = 2.0**-40  # and the share of the first step at which the search gives up
+
+
+class Path:
+    """The path w(tau) = P_k(w - tau g) from a point x, g = grad Q(x).
+
+    Making it costs one pass over A_S; a point on it costs one pass over the columns that enter or
+    leave the support between x and that point.
+    """
+
+    def __init__(self, problem: Problem, x: Iterate, k: int) -> None:
+        self.problem, self.x, self.k = problem, x, k
+        self.g = problem.gradient(x)
+        self.support = self._support_near_zero()
+        self.g_S = self.g[self.support]
+        self.A_g = problem.matrix.combine(self.support, self.g_S)
+        self.inside = torch.zeros_like(x.w, dtype=torch.bool)
+        self.inside[self.support] = True
+
+    def _support_near_zero(self) -> Tensor:
+        """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
+        the largest gradient are the first to grow."""
+        if bool((self.x.w[self.x.support] != 0).all()):
+            return self.x.support
+        return top_k(torch.where(self.x.w != 0, torch.inf, self.g), self.k)
+
+    def first_breaking_point(self) -> float:
+        """tau_c: the support of w(tau) does not change on [0, tau_c]."""
+        w_S = self.x.w[self.support]
+        outside = self.g.abs().masked_fill(self.inside, 0.0).max()
+        closing = outside + self.g_S * w_S.sign()  # how fast |w_i| and those outside get closer
+        return float(torch.where(closing > 0, w_S.abs() / closing, torch.inf).min())
+
+    def first_piece_optimum(self) -> float:
+        """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
+        square = self.g_S.double().square().sum()
+        curvature = self.A_g.double().square().sum() + self.problem.mu * square
+        return float(square / curvature) if curvature > 0 else 0.0
+
+    def at(self, tau: float) -> Iterate:
+        """The point w(tau), its residual updated from x's."""
+        moved = self.x.w - tau * self.g
+        support = top_k(moved, self.k)
+        w = torch.zeros_like(moved)
+        w[support] = moved[support]
+        inside = torch.zeros_like(self.inside)
+        inside[support] = True
+        # On the old support the residual moves by -tau A_S g_S; the columns that left it or joined
+        # it make up the difference.
+        changed = (inside ^ self.inside).nonzero().squeeze(1)
+        before = torch.where(self.inside[changed], moved[changed], self.x.w[changed])
+        rho = self.x.rho - tau * self.A_g
+        rho += self.problem.matrix.combine(changed, w[changed] - before)
+        return Iterate(w, support, rho, self.problem.objective(w, rho))
+
+
+StepRule = Callable[[Path], Iterate]
+
+
+def paper_step(gamma: float) -> StepRule:
+    """Algorithm 2: the optimum of the first piece, or growth by gamma from its end."""
+
+    def step(path: Path) -> Iterate:
+        tau_c, tau_m = path.first_breaking_point(), path.first_piece_optimum()
+        if tau_m < tau_c:
+            return path.at(tau_m)
+        # With fewer than k non-zeros tau_c is 0, and growth by gamma would go nowhere.
+        return grow(path, tau_c, gamma) if tau_c > 0 else grow(path, shrink(path, tau_m), gamma)
+
+    return step
+
+
+def grow(path: Path, tau: float, gamma: float) -> Iterate:
+    """The last point of tau, gamma tau, gamma^2 tau, ... before Q rises."""
+    best = path.at(tau)
+    while (further := path.at(tau := gamma * tau)).objective < best.objective:
+        best = further
+    return best
+
+
+def shrink(path: Path, tau: float) -> float:
+    """The first of tau, tau/2, tau/4, ... that lowers Q sufficiently."""
+    smallest = tau * SMALLEST
+    while tau > smallest:
+        point = path.at(tau)
+        moved = float((point.w - path.x.w).double().square().sum())
+        if point.objective < path.x.objective - 1e-4 * moved / tau:
+            return tau
+        tau *= SHRINK
+    return smallest
+
+
+def backtracking_step(path: Path) -> Iterate:
+    """Start far beyond the optimum of the first piece and halve until Q falls sufficiently."""
+    return path.at(shrink(path, 64 * path.first_piece_optimum()))
+
+
+def lipschitz_step(problem: Problem, rounds: int = 30) -> StepRule:
+    """tau = 1/L with L = mu + |A|_2^2, by power iteration."""
+    v = problem.w0.new_ones(problem.matrix.n)
+    for _ in range(rounds):
+        v = problem.matrix.forward(problem.matrix.adjoint(v / v.norm().clamp_min(1e-30)))
+    lipschitz = problem.mu + float(v.norm())
+    return lambda path: path.at(1 / lipschitz if lipschitz > 0 else 0.0)
