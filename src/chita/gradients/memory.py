@@ -23,9 +23,8 @@ def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
     own = {t.untyped_storage().data_ptr() for t in chain(model.parameters(), model.buffers())}
 
     def note(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
+        if tensor.untyped_storage().data_ptr() not in own:
+            saved[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):

@@ -57,5 +57,5 @@ def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> 
 
 
 def _union(first: Tensor, second: Tensor) -> Tensor:
-    union: Tensor = torch.unique(torch.cat([first, second]))  # type: ignore[no-untyped-call]
+    union: Tensor = torch.unique(torch.cat([first, second]))
     return union
