@@ -65,20 +65,33 @@ class SampleStream:
         self._rest: Batch | None = None
         self._counted = 0
         self._counted_all = False
+        self._held_out = 0
 
     def count(self, limit: int) -> int:
-        """The number of samples the data hold, counted up to `limit`."""
-        if self._counted < limit and not self._counted_all:
+        """The number of samples the data hold beside those held out, counted up to `limit`."""
+        wanted = limit + self._held_out
+        if self._counted < wanted and not self._counted_all:
             self._counted = 0
             for batch in _read(self._batches):
                 self._counted += batch.size
-                if self._counted >= limit:
+                if self._counted >= wanted:
                     break
             else:
                 self._counted_all = True
         if not self._counted and self._counted_all:
             raise ChitaError("batches hold no samples")
-        return min(self._counted, limit)
+        return min(self._counted, wanted) - self._held_out
+
+    def hold_out(self, count: int, chunk: int) -> list[Batch]:
+        """The first `count` samples, in pieces of `chunk`, which `take` then passes over.
+
+        Data that come in another order each time they are read are passed over just the same, but
+        then some of these samples turn up again.
+        """
+        self._rest, self._waiting = None, iter(())
+        held = list(self.take(count, chunk))
+        self._held_out = count
+        return held
 
     def take(self, count: int, chunk: int) -> Iterator[Batch]:
         """The next `count` samples in pieces of `chunk`, the last one possibly smaller.
@@ -105,10 +118,19 @@ class SampleStream:
         batch = next(self._waiting, None)
         if batch is None:
             self._waiting = _read(self._batches)
-            batch = next(self._waiting, None)
+            batch = self._after_held_out()
         if batch is None:
             raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")
         return batch
+
+    def _after_held_out(self) -> Batch | None:
+        """What is left of the first batch that is not wholly held out."""
+        passed = 0
+        for batch in self._waiting:
+            passed += batch.size
+            if passed > self._held_out:
+                return batch[batch.size - (passed - self._held_out) :]
+        return None
 
 
 def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:

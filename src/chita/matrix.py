@@ -38,6 +38,7 @@ class GradientMatrix:
                 f"{tuple(stored.shape)} of {stored.dtype}"
             )
         self.stored = stored
+        self._last_gram: tuple[Tensor, Tensor] | None = None
 
     @property
     def n(self) -> int:
@@ -84,7 +85,14 @@ class GradientMatrix:
             yield self.stored.index_select(0, part)
 
     def gram(self, index: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """A_S A_S^T, shape (n, n), accumulated in `dtype` (that of A by default)."""
+        """A_S A_S^T, shape (n, n), accumulated in `dtype` (that of A by default).
+
+        The last product is remembered: a search over lambda solves on one support again and again.
+        """
+        if self._last_gram is not None:
+            last, product = self._last_gram
+            if product.dtype == (dtype or self.stored.dtype) and torch.equal(last, index):
+                return product
         total = self.stored.new_zeros(self.n, self.n, dtype=dtype)
         panel = -(-self.n // PANELS)
         for chunk in self.chunks(index):
@@ -92,7 +100,9 @@ class GradientMatrix:
             for start in range(0, self.n, panel):
                 stop = min(start + panel, self.n)
                 total[start:stop, :stop].addmm_(columns[:, start:stop].t(), columns[:, :stop])
-        return total.tril() + total.tril(-1).t()
+        product = total.tril() + total.tril(-1).t()
+        self._last_gram = (index, product)
+        return product
 
     def square_norms(self, index: Tensor) -> Tensor:
         """The diagonal of A_S A_S^T, shape (n,): one pass over A_S."""

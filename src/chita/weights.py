@@ -7,6 +7,7 @@ parameters: it owns no copy, renames nothing and adds nothing to the model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -72,6 +73,16 @@ class Weights:
         """Write the vector of shape (p,) into the model's parameters, in place."""
         for weight in self:
             weight.parameter.copy_(vector[weight.span].view_as(weight.parameter))
+
+    @contextmanager
+    def lent(self, vector: Tensor) -> Iterator[None]:
+        """The model with the vector of shape (p,) for weights, given back as it was."""
+        before = self.vector()
+        try:
+            self.assign(vector)
+            yield
+        finally:
+            self.assign(before)
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector of shape (p,) as one tensor per parameter, by name."""

@@ -65,8 +65,9 @@ def _gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
 
 def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:
     """(system + (mu + jitter) I)^-1 rhs, with the least jitter that lets Cholesky through."""
-    system = system.double()
-    system.diagonal().add_(mu)
+    system = system.double() + mu * torch.eye(
+        len(system), dtype=torch.float64, device=system.device
+    )
     least = len(system) * torch.finfo(torch.float64).eps * (float(system.diagonal().max()) or 1.0)
     jitter = 0.0
     factor, failed = torch.linalg.cholesky_ex(system)

@@ -1,0 +1,30 @@
+"""The pruning methods, one file for each system of the paper, and their registry."""
+
+from __future__ import annotations
+
+from chita.errors import ChitaError
+from chita.methods.chita_bso import CHITA_BSO
+from chita.methods.chita_cd import CHITA_CD
+from chita.methods.chita_plus_plus import chita_plus_plus
+from chita.methods.magnitude import MAGNITUDE
+from chita.methods.method import Curvature, Method
+
+METHODS: dict[str, Method] = {
+    method.name: method for method in (MAGNITUDE, CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
+}
+SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
+
+__all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]
+
+
+def get_method(name: str, solver: str | None = None) -> Method:
+    """The method called `name`; `solver` names the single-stage method inside CHITA++."""
+    if name not in METHODS:
+        raise ChitaError(f"method must be one of {sorted(METHODS)}, got {name!r}")
+    if solver is None:
+        return METHODS[name]
+    if name != "chita++":
+        raise ChitaError(f"solver={solver!r} is for method 'chita++' alone, not for {name!r}")
+    if solver not in SOLVERS:
+        raise ChitaError(f"solver must be one of {sorted(SOLVERS)}, got {solver!r}")
+    return chita_plus_plus(SOLVERS[solver])

@@ -1,0 +1,7 @@
+"""MP: keep the largest weights as they are."""
+
+from chita.l0.iht import no_refinement
+from chita.l0.solve import Algorithm, keep_magnitude
+from chita.methods.method import Method
+
+MAGNITUDE = Method("magnitude", "none", Algorithm(keep_magnitude, no_refinement))

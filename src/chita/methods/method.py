@@ -1,0 +1,30 @@
+"""What a pruning method is: three choices, and how many stages it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chita.l0.options import Options
+from chita.l0.solve import Algorithm
+
+Curvature = Literal["none", "fisher"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A pruning system of the paper.
+
+    Attributes:
+        name: as `chita.prune(method=...)` takes it.
+        curvature: where A comes from: "fisher" for gradients, "none" for a method that needs no A.
+        algorithm: the support rule (which weights stay) and the update (what they become).
+        stages: how many stages it takes by default.
+        options: how its algorithm runs by default.
+    """
+
+    name: str
+    curvature: Curvature
+    algorithm: Algorithm
+    stages: int = 1
+    options: Options = field(default_factory=Options)
