@@ -16,9 +16,7 @@ from torch.nn.functional import embedding_bag
 
 from chita.errors import ChitaError
 
-CHUNK = (
-    4096  # columns gathered at a time: long enough for BLAS, short enough to need no A-sized copy
-)
+CHUNK = 4096  # columns gathered at a time: enough for BLAS, and no A-sized copy
 BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
@@ -50,6 +48,11 @@ class GradientMatrix:
         """Weights: columns of A."""
         return self.stored.shape[0]
 
+    @property
+    def gathers_fast(self) -> bool:
+        """Whether each column's entries lie together."""
+        return self.stored.is_contiguous()
+
     def forward(self, d: Tensor) -> Tensor:
         """A d, shape (n,). Passes over the columns where d is not zero if these are few."""
         nonzero = d.nonzero().squeeze(1)
@@ -65,7 +68,11 @@ class GradientMatrix:
         """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
         if len(index) == 0:
             return self.stored.new_zeros(self.n)
-        if not self.stored.is_contiguous():
+        # Single columns of a transposed view lie far apart: unless they are few, a pass over all of
+        # A in its own order takes less time.
+        if len(index) == self.p or (not self.gathers_fast and len(index) > self.p // 40):
+            return self.stored.t() @ self.stored.new_zeros(self.p).index_copy_(0, index, values)
+        if not self.gathers_fast:
             return self.stored.index_select(0, index).t() @ values
         starts = torch.arange(0, len(index), BAG, device=index.device)
         bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
@@ -80,9 +87,12 @@ class GradientMatrix:
         return GradientMatrix(self.stored[start:stop])
 
     def chunks(self, index: Tensor) -> Iterator[Tensor]:
-        """The columns S = `index` in pieces, each a contiguous (at most CHUNK, n) tensor."""
-        for part in torch.split(index, CHUNK):
-            yield self.stored.index_select(0, part)
+        """The columns S = `index` in pieces, each a (at most CHUNK, n) tensor to read only."""
+        if len(index) == self.p:
+            yield from torch.split(self.stored, CHUNK)
+        else:
+            for part in torch.split(index, CHUNK):
+                yield self.stored.index_select(0, part)
 
     def gram(self, index: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A_S A_S^T, shape (n, n), accumulated in `dtype` (that of A by default).
@@ -108,5 +118,5 @@ class GradientMatrix:
         """The diagonal of A_S A_S^T, shape (n,): one pass over A_S."""
         total = self.stored.new_zeros(self.n)
         for chunk in self.chunks(index):
-            total += chunk.square_().sum(0)
+            total += chunk.square().sum(0)
         return total

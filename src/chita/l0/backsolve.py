@@ -33,6 +33,10 @@ class Backsolved:
 def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     """The minimiser of Q over all w with the support of x: one gather and one Gram product."""
     support, matrix = x.support, problem.matrix
+    if not matrix.gathers_fast and len(support) < matrix.p:
+        # Here a gather costs more than all that follows: once is enough.
+        solved = backsolve(problem.restrict(support, x), problem.drop(support, x))
+        return Backsolved(problem.lift(support, solved.point), solved.jitter)
     d = x.w - problem.w0
     c = x.rho - matrix.combine(support, d[support])
     if len(support) > matrix.n:

@@ -15,9 +15,12 @@ def top_k(x: Tensor, k: int) -> Tensor:
         return torch.empty(0, dtype=torch.int64, device=x.device)
     magnitude = x.abs()
     smallest = magnitude.kthvalue(x.numel() - k + 1).values
-    above = (magnitude > smallest).nonzero().squeeze(1)
-    ties = (magnitude == smallest).nonzero().squeeze(1)
-    return torch.cat([above, ties[: k - len(above)]]).sort().values
+    kept = magnitude >= smallest
+    surplus = int(kept.sum()) - k
+    if surplus:
+        ties = (magnitude == smallest).nonzero().squeeze(1)
+        kept[ties[len(ties) - surplus :]] = False
+    return kept.nonzero().squeeze(1)
 
 
 def hard_threshold(x: Tensor, k: int) -> Tensor:
