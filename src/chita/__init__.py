@@ -1,5 +1,19 @@
 """chita: prune trained neural networks by combinatorial optimisation."""
 
+from chita.config import PruneConfig
 from chita.errors import ChitaError
+from chita.l0 import Options, Solution, solve
+from chita.prune import prune
+from chita.result import PruneResult
+from chita.weights import apply_masks
 
-__all__ = ["ChitaError"]
+__all__ = [
+    "ChitaError",
+    "Options",
+    "PruneConfig",
+    "PruneResult",
+    "Solution",
+    "apply_masks",
+    "prune",
+    "solve",
+]

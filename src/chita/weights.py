@@ -74,6 +74,15 @@ class Weights:
         for weight in self:
             weight.parameter.copy_(vector[weight.span].view_as(weight.parameter))
 
+    def replace(self, vector: Tensor) -> None:
+        """Write the vector for good; interrupted half-way, the model is as it was before."""
+        before = self.vector()
+        try:
+            self.assign(vector)
+        except BaseException:
+            self.assign(before)
+            raise
+
     @contextmanager
     def lent(self, vector: Tensor) -> Iterator[None]:
         """The model with the vector of shape (p,) for weights, given back as it was."""

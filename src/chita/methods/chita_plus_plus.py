@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from chita.l0.options import Options
 from chita.methods.method import Method
 
 STAGES = 60

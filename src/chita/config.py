@@ -1,0 +1,95 @@
+"""PruneConfig: everything that decides how a network is pruned, checked before any work starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chita.errors import ChitaError
+from chita.methods import Method, get_method
+from chita.schedule import sparsities
+
+Ridge = float | Literal["auto"]
+
+SCHEDULE = "polynomial"
+
+
+@dataclass(frozen=True)
+class PruneConfig:
+    """The arguments of `chita.prune` that are data; see there for what they mean."""
+
+    sparsity: float
+    method: str = "chita++"
+    solver: str | None = None
+    samples: int | None = None
+    batch: int = 16
+    ridge: Ridge = "auto"
+    first_order: bool = True
+    stages: int | None = None
+    schedule: str | None = None
+    start: float = 0.2
+    hold: float = 0.0
+    iterations: int | None = None
+    block_size: int | None = None
+    include: Sequence[str] | str | None = None
+    exclude: Sequence[str] | str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require("sparsity", self.sparsity, _is_share, "a number in [0, 1)")
+        _require("batch", self.batch, _is_count, "an integer of at least 1")
+        for name in ("samples", "stages", "block_size"):
+            value = getattr(self, name)
+            if value is not None:
+                _require(name, value, _is_count, "an integer of at least 1")
+        if self.iterations is not None:
+            _require("iterations", self.iterations, _is_natural, "an integer of at least 0")
+        _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
+        _require("seed", self.seed, _is_natural, "an integer of at least 0")
+        self.plan()
+
+    def resolve_method(self) -> Method:
+        """The method that the configuration names."""
+        return get_method(self.method, self.solver)
+
+    def plan(self) -> list[float]:
+        """The sparsity of each stage."""
+        return sparsities(
+            self.schedule or SCHEDULE,
+            float(self.sparsity),
+            stages=self.stages or self.resolve_method().stages,
+            start=self.start,
+            hold=self.hold,
+        )
+
+
+def kept_weights(p: int, sparsity: float) -> int:
+    """k = floor((1 - sparsity) p), where 1 - 0.9 is a tenth and not a hair less."""
+    return math.floor((1 - sparsity) * p + 1e-6)
+
+
+def _require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:
+    if not holds(value):
+        raise ChitaError(f"{name} must be {what}, got {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 <= value < 1
+
+
+def _is_natural(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_count(value: Any) -> bool:
+    return _is_natural(value) and value >= 1
+
+
+def _is_ridge(value: Any) -> bool:
+    return value == "auto" or (_is_number(value) and math.isfinite(value) and value >= 0)

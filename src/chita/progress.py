@@ -1,0 +1,29 @@
+"""The progress bar of a run, on standard error, so that standard output stays clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+@contextmanager
+def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
+    """A bar over the stages; yields a function to call after each with the sparsity reached."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=not show
+    ) as progress:
+        task = progress.add_task("pruning", total=stages)
+
+        def advance(sparsity: float) -> None:
+            progress.update(task, advance=1, description=f"pruning, {sparsity:.1%} sparse")
+
+        yield advance

@@ -1,0 +1,254 @@
+"""chita.prune: one-shot pruning in one stage (CHITA) or many (CHITA++, algorithm 1)."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import Batch, SampleStream
+from chita.config import PruneConfig, Ridge, kept_weights
+from chita.errors import ChitaError
+from chita.gradients import Loss, gradient_matrix, mean_loss
+from chita.l0.blocks import cut_blocks
+from chita.l0.problem import Problem
+from chita.l0.solve import Solution, solve_problem
+from chita.matrix import GradientMatrix
+from chita.progress import stage_bar
+from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
+from chita.ridge import Choice, RidgeSearch
+from chita.weights import Weights
+
+logger = logging.getLogger(__name__)
+
+MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
+HELD_OUT = 1000  # samples that ridge="auto" holds out, if there are so many to spare
+HELD_OUT_SHARE = 0.2  # and the most of the data that it takes
+
+
+def prune(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    sparsity: float,
+    loss: Loss | None = None,
+    method: str = "chita++",
+    solver: str | None = None,
+    samples: int | None = None,
+    batch: int = 16,
+    ridge: Ridge = "auto",
+    first_order: bool = True,
+    stages: int | None = None,
+    schedule: str | None = None,
+    start: float = 0.2,
+    hold: float = 0.0,
+    iterations: int | None = None,
+    block_size: int | None = None,
+    include: Sequence[str] | str | None = None,
+    exclude: Sequence[str] | str | None = None,
+    inplace: bool = True,
+    seed: int = 0,
+    progress: bool = True,
+) -> PruneResult:
+    """Set a share of a model's weights to zero and move the rest so that it still works.
+
+    The model changes only when a stage has succeeded: an error or an interruption leaves it with
+    the weights of the last finished stage.
+
+    Args:
+        model: any trained module; the device is the model's.
+        batches: calibration data, a list, a DataLoader or any other re-iterable of
+            (inputs, targets) or of dicts (then the model's own `.loss` is used).
+        sparsity: the share of the prunable weights to set to zero, in [0, 1).
+        loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        method: "magnitude", "chita-cd", "chita-bso" or "chita++".
+        solver: the single-stage method inside CHITA++, "bso" (default) or "cd".
+        samples: n, the rows of A; by default what the data give, at most 1000.
+        batch: m, the samples averaged into one row; the given batches are cut up or joined to m.
+        ridge: lambda, or "auto" to pick it by the loss on held-out calibration samples.
+        first_order: whether the model of the loss has its first-order term, scaled by 1/m.
+        stages: f; 60 for CHITA++, 1 for the others by default.
+        schedule: "exponential", "linear", "constant" or "polynomial" (default).
+        start: the sparsity of the first stage.
+        hold: the last share of the stages that stays at the target.
+        iterations: IHT updates at most a stage; 5 for CHITA++, 50 for the others by default.
+        block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
+        include: glob pattern(s) of parameter names to prune, in place of the weights of Linear
+            and convolution layers.
+        exclude: glob pattern(s) of parameter names to leave alone.
+        inplace: prune the model itself, or a copy.
+        seed: batches given as a list are read in an order drawn from it.
+        progress: show a bar.
+
+    Raises:
+        ChitaError: an argument, the model or the data do not fit; the message says how.
+    """
+    config = PruneConfig(
+        sparsity=sparsity,
+        method=method,
+        solver=solver,
+        samples=samples,
+        batch=batch,
+        ridge=ridge,
+        first_order=first_order,
+        stages=stages,
+        schedule=schedule,
+        start=start,
+        hold=hold,
+        iterations=iterations,
+        block_size=block_size,
+        include=include,
+        exclude=exclude,
+        seed=seed,
+    )
+    if not isinstance(model, nn.Module):
+        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    model = model if inplace else copy.deepcopy(model)
+    return _Run(model, batches, loss, config).all_stages(progress)
+
+
+class _Run:
+    """One call of prune: what the stages share."""
+
+    def __init__(
+        self, model: nn.Module, batches: Iterable[Any], loss: Loss | None, config: PruneConfig
+    ) -> None:
+        self.began = time.perf_counter()
+        self.model, self.loss, self.config = model, loss, config
+        self.method = config.resolve_method()
+        self.weights = Weights(model, config.include, config.exclude)
+        self.samples = 0
+        self.held_out: list[Batch] = []
+        self.search = RidgeSearch()
+        if self.method.curvature != "none":
+            self.stream = SampleStream(_in_seeded_order(batches, config.seed))
+            self.samples, self.held_out = _divide_samples(self.stream, config)
+
+    def all_stages(self, progress: bool) -> PruneResult:
+        rows: list[StageRow] = []
+        support = torch.arange(self.weights.size)
+        plan = self.config.plan()
+        with stage_bar(len(plan), show=progress) as advance:
+            for number, sparsity in enumerate(plan, start=1):
+                row, support = self.stage(number, sparsity)
+                rows.append(row)
+                advance(sparsity)
+        kept = torch.zeros(self.weights.size, dtype=torch.bool, device=self.weights.device)
+        kept[support] = True
+        seconds = Seconds(
+            gradients=sum(row.gradient_seconds for row in rows),
+            solve=sum(row.solve_seconds for row in rows),
+            total=time.perf_counter() - self.began,
+        )
+        return PruneResult(
+            model=self.model,
+            masks={name: mask.clone() for name, mask in self.weights.split(kept).items()},
+            layers=layer_rows(self.weights),
+            stages=rows,
+            samples=self.samples,
+            seconds=seconds,
+            peak_memory_bytes=peak_memory_bytes(self.weights.device),
+            config=self.config,
+        )
+
+    def stage(self, number: int, sparsity: float) -> tuple[StageRow, Tensor]:
+        """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
+        start = time.perf_counter()
+        w0 = self.weights.vector()
+        matrix, loss = self.gradients(w0)
+        middle = time.perf_counter()
+        choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
+        solution = choice.solution
+        if not bool(solution.w.isfinite().all()):
+            raise ChitaError(f"stage {number} gave weights that are not finite; try a larger ridge")
+        self.weights.replace(solution.w)
+        end = time.perf_counter()
+        fisher = self.method.curvature != "none"
+        row = StageRow(
+            stage=number,
+            sparsity=sparsity,
+            kept=len(solution.support),
+            ridge=choice.ridge if fisher else None,
+            objective=solution.objective if fisher else None,
+            loss=loss,
+            held_out_loss=choice.held_out_loss,
+            iterations=solution.iterations,
+            converged=solution.converged,
+            jitter=solution.jitter,
+            gradient_seconds=middle - start,
+            solve_seconds=end - middle,
+        )
+        logger.info("%s", row)
+        return row, solution.support
+
+    def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
+        """A at the current weights and the loss there; a matrix of no rows without curvature."""
+        if self.method.curvature == "none":
+            dtype = torch.promote_types(w0.dtype, torch.float32)
+            return GradientMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
+        found = gradient_matrix(
+            self.model,
+            self.weights,
+            self.stream,
+            rows=self.samples,
+            batch=self.config.batch,
+            loss=self.loss,
+        )
+        return found.matrix, found.loss
+
+    def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
+        """The solution of a stage with the ridge given, or with the best one found."""
+        config, options = self.config, self.method.options
+        if config.iterations is not None:
+            options = replace(options, iterations=config.iterations)
+        blocks = None
+        if config.block_size is not None:
+            blocks = cut_blocks([w.parameter.numel() for w in self.weights], config.block_size)
+        alpha = 1 / config.batch if config.first_order else 0.0
+        start = w0.to(matrix.stored.dtype)
+
+        def solve(ridge: float) -> Solution:
+            problem = Problem.build(matrix, start, lam=ridge, alpha=alpha)
+            return solve_problem(problem, k, self.method.algorithm, options=options, blocks=blocks)
+
+        def held_out_loss(w: Tensor) -> float:
+            with self.weights.lent(w):
+                return mean_loss(self.model, self.held_out, self.loss)
+
+        if self.held_out:
+            return self.search.choose(solve, held_out_loss)
+        ridge = 0.0 if config.ridge == "auto" else config.ridge  # without curvature it is unused
+        return Choice(solve(ridge), ridge, None)
+
+
+def _divide_samples(stream: SampleStream, config: PruneConfig) -> tuple[int, list[Batch]]:
+    """n, and the samples held out to choose the ridge by."""
+    batch, wanted = config.batch, config.samples or MOST_SAMPLES
+    spare = HELD_OUT if config.ridge == "auto" else 0
+    have = stream.count(wanted * batch + spare)
+    held = min(spare, max(int(have * HELD_OUT_SHARE), have - wanted * batch))
+    if config.samples is not None:
+        held = min(held, have - wanted * batch)
+    rows = min(wanted, (have - held) // batch)
+    if rows < (config.samples or 1) or (spare and held < 1):
+        what = f"samples={config.samples} rows" if config.samples else "one row"
+        more = " and some to hold out for ridge='auto'" if spare else ""
+        raise ChitaError(
+            f"{what} of batch={batch} need {(config.samples or 1) * batch} samples{more}, but "
+            f"batches hold {have}; give more data, or ask for fewer samples or a smaller batch"
+            + (", or give ridge a number" if spare else "")
+        )
+    return rows, stream.hold_out(held, 256) if held else []
+
+
+def _in_seeded_order(batches: Iterable[Any], seed: int) -> Iterable[Any]:
+    if not isinstance(batches, (list, tuple)):
+        return batches
+    order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(seed))
+    return [batches[i] for i in order.tolist()]

@@ -1,0 +1,147 @@
+"""What pruning gives back: the model, its masks, and an account of every layer and stage."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.config import PruneConfig
+from chita.weights import Weights
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """How much of one parameter is left."""
+
+    name: str
+    shape: tuple[int, ...]
+    weights: int
+    nonzeros: int
+
+    @property
+    def sparsity(self) -> float:
+        return 1 - self.nonzeros / self.weights
+
+
+@dataclass(frozen=True)
+class StageRow:
+    """One stage: what it aimed at, what it solved and what it cost.
+
+    `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
+    at; `held_out_loss` the one after it, where ridge="auto" held samples out. A method without
+    curvature has neither, and no objective.
+    """
+
+    stage: int
+    sparsity: float
+    kept: int
+    ridge: float | None
+    objective: float | None
+    loss: float | None
+    held_out_loss: float | None
+    iterations: int
+    converged: bool
+    jitter: float
+    gradient_seconds: float
+    solve_seconds: float
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where the time went."""
+
+    gradients: float
+    solve: float
+    total: float
+
+
+@dataclass(frozen=True)
+class PruneResult:
+    """The outcome of `chita.prune`.
+
+    Attributes:
+        model: the pruned model (the one given, unless inplace=False).
+        masks: parameter name -> bool tensor, True where a weight was kept.
+        layers: a row for each pruned parameter.
+        stages: a row for each stage.
+        samples: n, the rows of A that were used (0 for a method without curvature).
+        seconds: where the time went.
+        peak_memory_bytes: the most memory the process, or its GPU, held.
+        config: what was asked for.
+    """
+
+    model: nn.Module = field(repr=False)
+    masks: dict[str, Tensor] = field(repr=False)
+    layers: list[LayerRow]
+    stages: list[StageRow]
+    samples: int
+    seconds: Seconds
+    peak_memory_bytes: int
+    config: PruneConfig
+
+    @property
+    def weights(self) -> int:
+        """p, the prunable weights."""
+        return sum(row.weights for row in self.layers)
+
+    @property
+    def nonzeros(self) -> int:
+        return sum(row.nonzeros for row in self.layers)
+
+    @property
+    def sparsity(self) -> float:
+        """The share of the prunable weights that are zero now."""
+        return 1 - self.nonzeros / self.weights
+
+    @property
+    def objective(self) -> float | None:
+        """Q at the end of the last stage."""
+        return self.stages[-1].objective
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the tensors, ready for JSON."""
+        return {
+            "method": self.config.method,
+            "sparsity": self.sparsity,
+            "weights": self.weights,
+            "nonzeros": self.nonzeros,
+            "samples": self.samples,
+            "objective": self.objective,
+            "ridge": self.stages[-1].ridge,
+            "seconds": asdict(self.seconds),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "seed": self.config.seed,
+            "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
+            "stages": [asdict(row) for row in self.stages],
+        }
+
+    def __str__(self) -> str:
+        from chita.report.tables import as_text, layer_table
+
+        return as_text(layer_table(self))
+
+
+def layer_rows(weights: Weights) -> list[LayerRow]:
+    """The rows of the model as it is now."""
+    return [
+        LayerRow(
+            weight.name,
+            tuple(weight.parameter.shape),
+            weight.parameter.numel(),
+            int(torch.count_nonzero(weight.parameter)),
+        )
+        for weight in weights
+    ]
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """The most memory held so far: by the GPU's allocator, or else by the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts in KiB but for macOS
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
