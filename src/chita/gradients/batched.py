@@ -48,8 +48,8 @@ def write_rows(
     with torch.no_grad():
         for call, gradient in zip(calls, gradients, strict=True):
             if gradient is not None:
-                _check_call(call, gradient, batch.size)
-                _write_call(call, gradient, columns, written)
+                _check_call(call, batch.size)
+                _write_call(call, gradient.reshape(call.shape), columns, written)
     return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
 
 
@@ -71,11 +71,11 @@ def _row_losses(loss: Loss, outputs: Any, targets: Any) -> Tensor:
         return torch.stack([loss(row(outputs, r), row(targets, r)) for r in range(rows)])
 
 
-def _check_call(call: Call, gradient: Tensor, samples: int) -> None:
+def _check_call(call: Call, samples: int) -> None:
     """The samples must be dimension 0 of all the call saw, and be what they were then."""
     call.check_unchanged()
-    seen = [gradient, *tensors_of((call.args, call.keywords))]
-    if any(tensor.shape[:1] != (samples,) for tensor in seen):
+    shapes = [call.shape, *(tensor.shape for tensor in tensors_of((call.args, call.keywords)))]
+    if any(shape[:1] != (samples,) for shape in shapes):
         raise NotSeparableError(
             f"dimension 0 of what {type(call.owner.module).__name__} sees is not the samples"
         )

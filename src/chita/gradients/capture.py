@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
@@ -36,6 +37,7 @@ class Call:
         keywords: its keyword arguments.
         output: the place of its output in autograd's graph, which later in-place operations on
             the output do not move.
+        shape: of the output.
         versions: of the tensors among the arguments, to notice in-place changes.
     """
 
@@ -43,7 +45,14 @@ class Call:
     args: tuple[Any, ...]
     keywords: dict[str, Any]
     output: GradientEdge
+    shape: torch.Size
     versions: list[int]
+
+    @property
+    def input(self) -> Tensor:
+        """The one input of a Linear or convolution layer."""
+        tensor: Tensor = self.args[0] if self.args else self.keywords["input"]
+        return tensor
 
     def check_unchanged(self) -> None:
         """The arguments must still be what the module saw."""
@@ -78,8 +87,9 @@ def captured(found: list[Owner]) -> Iterator[list[Call]]:
                 raise NotSeparableError(
                     f"{type(owner.module).__name__} does not return one differentiable tensor"
                 )
+            edge = get_gradient_edge(_origin(output))
             versions = _versions(args, keywords)
-            calls.append(Call(owner, args, keywords, get_gradient_edge(output), versions))
+            calls.append(Call(owner, args, keywords, edge, output.shape, versions))
 
         return owner.module.register_forward_hook(note, with_kwargs=True)
 
@@ -89,6 +99,18 @@ def captured(found: list[Owner]) -> Iterator[list[Call]]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _origin(output: Tensor) -> Tensor:
+    """The output or, if it only shows that in another shape, what is behind it.
+
+    An in-place operation on a view goes past the view in autograd's graph: Linear's output has
+    one for each input of more than two dimensions.
+    """
+    base = output._base
+    if base is None or base.numel() != output.numel():
+        return output
+    return base if base.is_contiguous() and output.is_contiguous() else output
 
 
 def _versions(args: tuple[Any, ...], keywords: dict[str, Any]) -> list[int]:

@@ -22,7 +22,7 @@ def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
         yield Piece("bias", 0, g.sum((2, 3, 4)).t())
     if "weight" in call.owner.owned:
         left = g.reshape(rows, conv.groups, conv.out_channels // conv.groups, -1)
-        right = _windows(conv, by_row(_padded(conv, call.args[0]), rows), gradient.shape[2:])
+        right = _windows(conv, by_row(_padded(conv, call.input), rows), gradient.shape[2:])
         yield from row_products("weight", left, right)
 
 

@@ -18,6 +18,6 @@ def linear(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
     if "bias" in call.owner.owned:
         yield Piece("bias", 0, g.sum(1).t())
     if "weight" in call.owner.owned:
-        x = call.args[0].reshape(rows, -1, call.args[0].shape[-1])
+        x = call.input.reshape(rows, -1, call.input.shape[-1])
         left, right = g.transpose(1, 2), x.transpose(1, 2)
         yield from row_products("weight", left.unsqueeze(1), right.unsqueeze(1))
