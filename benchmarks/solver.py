@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -32,6 +32,7 @@ from chita.l0.options import Options
 from chita.l0.problem import Iterate, Problem
 from chita.l0.solve import solve
 from chita.l0.stepsize import Path as StepPath
+from chita.matrix import GradientMatrix
 from chita.weights import Weights
 from chita.zoo import NETWORKS
 
@@ -120,7 +121,7 @@ def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
     d_S, rho = (x.w - problem.w0)[x.support], x.rho
     yield Item(
         "backsolve: gather, Gram, solve",
-        lambda: backsolve(problem, x),
+        lambda: backsolve(forgetful(problem), x),
         "one A_S A_S^T",
         lambda: kept.t() @ kept,
         3,
@@ -145,6 +146,11 @@ def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
         lambda: (matrix.adjoint(rho), [kept.t() @ d_S for _ in range(1 + counted.points)]),
         2,
     )
+
+
+def forgetful(problem: Problem) -> Problem:
+    """The same problem on a matrix that remembers no Gram product."""
+    return replace(problem, matrix=GradientMatrix(problem.matrix.stored))
 
 
 def whole(rows: int, device: torch.device) -> Item:

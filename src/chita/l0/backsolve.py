@@ -33,6 +33,8 @@ class Backsolved:
 def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     """The minimiser of Q over all w with the support of x: one gather and one Gram product."""
     support, matrix = x.support, problem.matrix
+    if len(support) == 0:
+        return Backsolved(x, 0.0)
     if not matrix.gathers_fast and len(support) < matrix.p:
         # Here a gather costs more than all that follows: once is enough.
         solved = backsolve(problem.restrict(support, x), problem.drop(support, x))
@@ -40,13 +42,13 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     d = x.w - problem.w0
     c = x.rho - matrix.combine(support, d[support])
     if len(support) > matrix.n:
-        system = matrix.gram(support, _gram_dtype(problem, support))
-        y, jitter = _solve(system, problem.mu, c)
-        d_S = torch.cat([-(chunk @ y) for chunk in matrix.chunks(support)])
+        dtype = _gram_dtype(problem, support)
+        y, jitter = _solve(matrix.gram(support, dtype), problem.mu, c.to(dtype))
+        d_S = torch.cat([-(chunk.to(dtype) @ y) for chunk in matrix.chunks(support)])
     else:
         columns = matrix.columns(support).stored.double()
         d_S, jitter = _solve(columns @ columns.t(), problem.mu, -(columns @ c.double()))
-        d_S = d_S.to(d.dtype)
+    d_S = d_S.to(d.dtype)
     w = torch.zeros_like(x.w)
     w[support] = problem.w0[support] + d_S
     rho = c + matrix.combine(support, d_S)
@@ -68,11 +70,12 @@ def _gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
 
 
 def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:
-    """(system + (mu + jitter) I)^-1 rhs, with the least jitter that lets Cholesky through."""
+    """(system + (mu + jitter) I)^-1 rhs, the jitter 0 unless Cholesky fails without."""
     system = system.double() + mu * torch.eye(
         len(system), dtype=torch.float64, device=system.device
     )
-    least = len(system) * torch.finfo(torch.float64).eps * (float(system.diagonal().max()) or 1.0)
+    # Enough that the huge solutions of a nearly singular system do not drown in their rounding.
+    least = torch.finfo(torch.float64).eps ** (2 / 3) * (float(system.diagonal().max()) or 1.0)
     jitter = 0.0
     factor, failed = torch.linalg.cholesky_ex(system)
     while bool(failed):

@@ -45,8 +45,11 @@ class Path:
         """tau_c: the support of w(tau) does not change on [0, tau_c]."""
         w_S = self.x.w[self.support]
         outside = self.g.abs().masked_fill(self.inside, 0.0).max()
-        closing = outside + self.g_S * w_S.sign()  # how fast |w_i| and those outside get closer
-        return float(torch.where(closing > 0, w_S.abs() / closing, torch.inf).min())
+        # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
+        shrinking = torch.where(w_S != 0, self.g_S * w_S.sign(), -self.g_S.abs())
+        closing = outside + shrinking
+        meeting = torch.where(closing > 0, w_S.abs() / closing, torch.inf)
+        return float(meeting.min()) if len(meeting) else torch.inf
 
     def first_piece_optimum(self) -> float:
         """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
@@ -79,10 +82,7 @@ def paper_step(gamma: float) -> StepRule:
 
     def step(path: Path) -> Iterate:
         tau_c, tau_m = path.first_breaking_point(), path.first_piece_optimum()
-        if tau_m < tau_c:
-            return path.at(tau_m)
-        # With fewer than k non-zeros tau_c is 0, and growth by gamma would go nowhere.
-        return grow(path, tau_c, gamma) if tau_c > 0 else grow(path, shrink(path, tau_m), gamma)
+        return path.at(tau_m) if tau_m < tau_c else grow(path, tau_c, gamma)
 
     return step
 
