@@ -65,8 +65,8 @@ def gradient_matrix(
         raise ChitaError(
             f"{rows} rows of {batch} samples need {rows * batch} samples, but batches hold {held}"
         )
-    filler = _Filler(model, weights, rows, batch, loss)
     with evaluating(model), differentiable(weights):
+        filler = _Filler(model, weights, rows, batch, loss)
         filler.first(next(stream.take(batch, batch)))
         for chunk in stream.take((rows - 1) * batch, filler.chunk_rows * batch):
             filler.next(chunk)
