@@ -9,6 +9,8 @@ from chita.gradients.capture import owners
 from chita.gradients.memory import CHUNK_BYTES, rows_at_once, saved_tensors
 from chita.weights import Weights
 
+CPU = torch.device("cpu")
+
 
 def saved_bytes(model: nn.Module, x: torch.Tensor) -> int:
     with saved_tensors(model) as saved:
@@ -29,9 +31,9 @@ def test_a_part_of_a_large_batch_counts_as_a_part() -> None:
 
 def test_rows_at_once() -> None:
     fast = nn.Linear(1000, 1000)
-    assert rows_at_once(owners(fast, Weights(fast)), {1: 1 << 20}) == CHUNK_BYTES >> 20
-    assert rows_at_once(owners(fast, Weights(fast)), {1: 2 * CHUNK_BYTES}) == 1
+    assert rows_at_once(owners(fast, Weights(fast)), {1: 1 << 20}, CPU) == CHUNK_BYTES >> 20
+    assert rows_at_once(owners(fast, Weights(fast)), {1: 2 * CHUNK_BYTES}, CPU) == 1
     # Layers without a rule make all their gradients at once.
     other = nn.Embedding(1 << 10, 1 << 10)
     found = owners(other, Weights(other, include="weight"))
-    assert rows_at_once(found, {1: 0}) == CHUNK_BYTES >> 22
+    assert rows_at_once(found, {1: 0}, CPU) == CHUNK_BYTES >> 22

@@ -95,7 +95,7 @@ class _Filler:
         with saved_tensors(self._model) as saved:
             self._row_by_row(batch.to(self._weights.device))
         self._fast = isinstance(batch.content, tuple)
-        self.chunk_rows = rows_at_once(self._owners, saved)
+        self.chunk_rows = rows_at_once(self._owners, saved, self._weights.device)
 
     def next(self, chunk: Batch) -> None:
         """The next rows, in a chunk of whole mini-batches."""

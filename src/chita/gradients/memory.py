@@ -13,6 +13,7 @@ from chita.gradients.capture import Owner
 from chita.gradients.rules import rule_for
 
 CHUNK_BYTES = 128 << 20
+GPU_CHUNK_BYTES = 512 << 20  # a GPU is not kept busy by less
 """Room for what autograd keeps of one chunk; the gradients and windows come to about as much."""
 
 
@@ -31,13 +32,14 @@ def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
         yield saved
 
 
-def rows_at_once(found: list[Owner], saved: dict[int, int]) -> int:
+def rows_at_once(found: list[Owner], saved: dict[int, int], device: torch.device) -> int:
     """The number of rows in a chunk, at least 1.
 
     Args:
         found: the owners of prunable weights. Gradients of those without a rule of their own
             are made for all rows of the chunk at once.
         saved: what autograd kept of one row.
+        device: where the model is.
     """
     whole = [
         weight.parameter.numel() * weight.parameter.element_size()
@@ -45,4 +47,5 @@ def rows_at_once(found: list[Owner], saved: dict[int, int]) -> int:
         if rule_for(owner.module) is None
         for weight in owner.owned.values()
     ]
-    return max(1, CHUNK_BYTES // max(1, sum(saved.values()) + max(whole, default=0)))
+    room = CHUNK_BYTES if device.type == "cpu" else GPU_CHUNK_BYTES
+    return max(1, room // max(1, sum(saved.values()) + max(whole, default=0)))

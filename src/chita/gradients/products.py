@@ -10,6 +10,7 @@ from torch import Tensor
 from chita.gradients.rules import Piece
 
 BLOCK = 1 << 19
+GPU_BLOCK = 1 << 22
 """Entries of A made at a time: few enough to be still in the cache when they are transposed."""
 
 
@@ -25,13 +26,14 @@ def row_products(name: str, left: Tensor, right: Tensor) -> Iterator[Piece]:
     left, right = left.to(dtype), right.to(dtype)
     rows, groups, outputs, _ = left.shape
     inputs = right.shape[2]
+    block = BLOCK if left.device.type == "cpu" else GPU_BLOCK
     if groups == 1:
-        step = max(1, BLOCK // (rows * inputs))
+        step = max(1, block // (rows * inputs))
         for first in range(0, outputs, step):
             part = left[:, 0, first : first + step]
             yield Piece(name, first * inputs, _transposed_product(part, right[:, 0]))
     else:
-        step = max(1, BLOCK // (rows * outputs * inputs))
+        step = max(1, block // (rows * outputs * inputs))
         for first in range(0, groups, step):
             some = slice(first, first + step)
             product = torch.matmul(left[:, some], right[:, some].transpose(2, 3))
