@@ -32,6 +32,7 @@ class PruneConfig:
     start: float = 0.2
     hold: float = 0.0
     iterations: int | None = None
+    continuation: int = 0
     block_size: int | None = None
     include: Sequence[str] | str | None = None
     exclude: Sequence[str] | str | None = None
@@ -44,10 +45,11 @@ class PruneConfig:
             value = getattr(self, name)
             if value is not None:
                 _require(name, value, _is_count, "an integer of at least 1")
-        if self.iterations is not None:
-            _require("iterations", self.iterations, _is_natural, "an integer of at least 0")
+        for name in ("iterations", "continuation", "seed"):
+            value = getattr(self, name)
+            if value is not None:
+                _require(name, value, _is_natural, "an integer of at least 0")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
-        _require("seed", self.seed, _is_natural, "an integer of at least 0")
         self.plan()
 
     def resolve_method(self) -> Method:

@@ -49,6 +49,7 @@ def prune(
     start: float = 0.2,
     hold: float = 0.0,
     iterations: int | None = None,
+    continuation: int = 0,
     block_size: int | None = None,
     include: Sequence[str] | str | None = None,
     exclude: Sequence[str] | str | None = None,
@@ -78,6 +79,8 @@ def prune(
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
         iterations: IHT updates at most a stage; 5 for CHITA++, 50 for the others by default.
+        continuation: shrinking supports on the way to each stage's first one; 0 starts from the
+            largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
         include: glob pattern(s) of parameter names to prune, in place of the weights of Linear
             and convolution layers.
@@ -102,6 +105,7 @@ def prune(
         start=start,
         hold=hold,
         iterations=iterations,
+        continuation=continuation,
         block_size=block_size,
         include=include,
         exclude=exclude,
@@ -204,7 +208,8 @@ class _Run:
 
     def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
         """The solution of a stage with the ridge given, or with the best one found."""
-        config, options = self.config, self.method.options
+        config = self.config
+        options = replace(self.method.options, continuation=config.continuation)
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)
         blocks = None

@@ -24,6 +24,7 @@ class Options:
         inner: how algorithm 4 refines within a cycle, coordinate descent or backsolve.
         tol: relative decrease of the objective below which a cycle counts as converged.
         step: the paper's step size scheme, 1/L, or backtracking.
+        continuation: shrinking supports on the way to the first one; 0 starts at P_k(w0).
     """
 
     iterations: int = 50
@@ -34,9 +35,10 @@ class Options:
     inner: Refinement = "cd"
     tol: float = 1e-4
     step: Step = "paper"
+    continuation: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("iterations", 0), ("t_ht", 1), ("t_cd", 0)):
+        for name, least in (("iterations", 0), ("t_ht", 1), ("t_cd", 0), ("continuation", 0)):
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= least):
                 raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -14,6 +14,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.l0.active_set import active_set
 from chita.l0.blocks import cut_blocks, solve_blocks
+from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine, no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
@@ -97,6 +98,7 @@ def solve_problem(
     trace = Trace(options.iterations, [x.objective])
 
     def run(part: Problem, start: Iterate, record: Trace) -> tuple[Iterate, bool]:
+        start = shrink_support(part, start, options.continuation)
         point, settled = algorithm.support(part, start, options, record)
         return algorithm.update(part, point, options, record), settled
 
