@@ -31,7 +31,7 @@ def support_at(problem: Problem, x: Iterate, tau: float) -> Tensor:
 def breaking_point_by_bisection(problem: Problem, x: Iterate) -> float:
     """Where the support of P_k(w - tau g) first differs from that near 0."""
     near_zero = support_at(problem, x, 1e-9)
-    taus = torch.logspace(-9, 6, 2000, dtype=torch.float64).tolist()
+    taus = torch.logspace(-9, 6, 600, dtype=torch.float64).tolist()
     same = [torch.equal(support_at(problem, x, tau), near_zero) for tau in taus]
     if all(same):
         return float("inf")

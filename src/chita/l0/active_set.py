@@ -11,6 +11,8 @@ from chita.l0.problem import Iterate, Problem
 from chita.l0.stepsize import Path
 from chita.l0.threshold import top_k
 
+BEYOND = 1 + 1e-5  # a step this much longer than tau_c is past it, in float32 too
+
 
 def active_set(
     problem: Problem, x: Iterate, options: Options, refine: Refine, trace: Trace
@@ -38,13 +40,13 @@ def active_set(
 def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> Iterate | None:
     """An IHT update of the full vector that lowers Q and whose support leaves the active set.
 
-    From the first breaking point on, where the support begins to change, the step grows by gamma
-    for as long as Q stays below Q(x); of the points that left the active set the best is taken.
+    From just beyond the first breaking point, where the support begins to change, the step grows by
+    gamma for as long as Q falls; of the points that left the active set the best is taken.
     """
     path = Path(problem, x, len(x.support))
     known = torch.zeros_like(path.inside)
     known[active] = True
-    tau = path.first_breaking_point() or path.first_piece_optimum()
+    tau = path.first_breaking_point() * BEYOND
     best: Iterate | None = None
     while 0 < tau < torch.inf:
         point = path.at(tau)

@@ -113,6 +113,7 @@ def solve_problem(
     return Solution(x.w, x.support, x.objective, trace.iterations, converged, history, trace.jitter)
 
 
+@torch.no_grad()
 def solve(
     A: Any,
     w0: Any,
