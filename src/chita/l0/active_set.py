@@ -22,12 +22,16 @@ def active_set(
     if size == problem.matrix.p or size == 0:
         return iht_cycles(problem, x, options, refine, trace)
     active = _union(top_k(problem.w0, size), x.support)
+    settled_at = torch.inf  # Q when the last active set had settled
     while not trace.spent:
         part = problem.restrict(active, x)
         y, settled = iht_cycles(part, problem.drop(active, x), options, refine, trace)
         x = problem.lift(active, y)
         if not settled or trace.spent:
             return x, False
+        if settled_at - x.objective <= options.tol * x.objective:
+            return x, True
+        settled_at = x.objective
         outside = step_outside(problem, x, active, options.gamma)
         trace.iterations += 1
         if outside is None:
