@@ -26,8 +26,8 @@ from chita.weights import Weights
 from chita.zoo import NETWORKS
 
 IMAGES = 1000
-TURNS = 5
-PLAIN_BATCHES = (100, 250, 1000)
+TURNS = 3
+PLAIN_BATCHES = (125, 1000)
 SHAPES = {"resnet20": (3, 32, 32), "mlpnet": (1, 28, 28)}
 
 

@@ -81,8 +81,8 @@ class _Filler:
         self, model: nn.Module, weights: Weights, rows: int, batch: int, loss: Loss | None
     ) -> None:
         dtype = torch.promote_types(weights.dtype, torch.float32)
-        self.columns = torch.zeros(weights.size, rows, dtype=dtype, device=weights.device)
-        self.losses = torch.zeros(rows, dtype=dtype, device=weights.device)
+        self.columns = torch.empty(weights.size, rows, dtype=dtype, device=weights.device)
+        self.losses = torch.empty(rows, dtype=dtype, device=weights.device)
         self.chunk_rows = 1
         self._model, self._weights, self._batch, self._loss = model, weights, batch, loss
         self._owners = owners(model, weights)
@@ -104,7 +104,7 @@ class _Filler:
             self._row_by_row(chunk)
 
     def _batched(self, chunk: Batch) -> bool:
-        """Try the fast way; where it does not suit the model, say so and leave zeros."""
+        """Try the fast way; where it does not suit the model, say so."""
         place = self.columns[:, self._done : self._done + chunk.size // self._batch]
         try:
             losses, called = write_rows(self._model, self._owners, chunk, self._loss, place)
@@ -113,9 +113,8 @@ class _Filler:
                 self_check(self._weights, chunk, truth, losses, place, called)
                 self._checked = True
         except Exception as error:  # whatever it is, plain autograd meets it again if it is real
-            logger.info("gradients are taken row by row: %s", error or type(error).__name__)
+            logger.info("gradients are taken row by row: %s", str(error) or type(error).__name__)
             self._fast = False
-            place.zero_()
             return False
         self._note(losses)
         return True

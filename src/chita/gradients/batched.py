@@ -29,7 +29,7 @@ def write_rows(
         found: its modules that own prunable weights.
         batch: R * m samples.
         loss: of one mini-batch.
-        columns: (p, R), zero: the place of these rows in A.
+        columns: (p, R), the place of these rows in A.
 
     Returns:
         The losses of the mini-batches, (R,), and the names of the weights whose module was called.
@@ -50,6 +50,9 @@ def write_rows(
             if gradient is not None:
                 _check_call(call, batch.size)
                 _write_call(call, gradient.reshape(call.shape), columns, written)
+        for weight in (weight for owner in found for weight in owner.owned.values()):
+            if weight.name not in written:
+                columns[weight.span] = 0
     return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
 
 

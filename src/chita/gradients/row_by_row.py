@@ -26,10 +26,9 @@ class Row:
     gradients: tuple[Tensor | None, ...]
 
     def write(self, weights: Weights, column: Tensor) -> None:
-        """Write the row into `column`, a zero vector of shape (p,)."""
+        """Write the row into `column`, a vector of shape (p,)."""
         for weight, gradient in zip(weights, self.gradients, strict=True):
-            if gradient is not None:
-                column[weight.span] = gradient.reshape(-1)
+            column[weight.span] = 0 if gradient is None else gradient.reshape(-1)
 
 
 def plain_row(model: nn.Module, weights: Weights, batch: Batch, loss: Loss | None) -> Row:
