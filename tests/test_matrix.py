@@ -51,9 +51,22 @@ def test_adjoint_and_span(matrix: GradientMatrix) -> None:
     A = dense()
     r = torch.linspace(-1, 1, N, dtype=torch.float64)
     torch.testing.assert_close(matrix.adjoint(r), A.t() @ r)
+    for few in (matrix.span(0, 1), matrix.span(3, 20)):
+        torch.testing.assert_close(few.adjoint(r), few.stored @ r)
     part = matrix.span(10, 30)
     assert torch.equal(part.stored, A.t()[10:30])
     assert part.stored.data_ptr() == matrix.stored[10:].data_ptr()
+
+
+@pytest.mark.parametrize(("count", "more"), [(50, 1500), (1, P), (50, 50)])
+def test_widened_columns_are_the_same_as_gathered_ones(
+    matrix: GradientMatrix, count: int, more: int
+) -> None:
+    wider = picked(more)
+    some = torch.randperm(more, generator=torch.Generator().manual_seed(3))[:count]
+    index = wider[some.sort().values]
+    widened = matrix.widen(matrix.columns(index), index, wider)
+    assert torch.equal(widened.stored, dense().t()[wider])
 
 
 def test_products_leave_the_matrix_alone(matrix: GradientMatrix) -> None:

@@ -18,6 +18,7 @@ from chita.errors import ChitaError
 
 CHUNK = 4096  # columns gathered at a time: enough for BLAS, and no A-sized copy
 BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
+BATCH = 8  # pieces that `adjoint` shares out among the cores
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
@@ -62,7 +63,11 @@ class GradientMatrix:
 
     def adjoint(self, r: Tensor) -> Tensor:
         """A^T r, shape (p,): one pass over A."""
-        return self.stored @ r
+        # BLAS multiplies one matrix by a vector on one core, but a batch of them on all.
+        each = self.p // BATCH
+        batch = self.stored[: BATCH * each].view(BATCH, each, self.n)
+        product = torch.bmm(r.expand(BATCH, 1, self.n), batch.mT).flatten()
+        return torch.cat([product, self.stored[BATCH * each :] @ r])
 
     def combine(self, index: Tensor, values: Tensor) -> Tensor:
         """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
@@ -81,6 +86,16 @@ class GradientMatrix:
     def columns(self, index: Tensor) -> GradientMatrix:
         """A_S as a matrix of its own, shape n x |S|: a copy, gathered once."""
         return GradientMatrix(self.stored.index_select(0, index))
+
+    def widen(self, part: GradientMatrix, index: Tensor, wider: Tensor) -> GradientMatrix:
+        """The columns `wider`; `part` holds those at `index`, and only the others are gathered."""
+        known = torch.searchsorted(wider, index)
+        missing = torch.ones_like(wider, dtype=torch.bool).index_fill_(0, known, False)
+        new = missing.nonzero().squeeze(1)
+        stored = self.stored.new_empty(len(wider), self.n)
+        stored.index_copy_(0, known, part.stored)
+        stored.index_copy_(0, new, self.stored.index_select(0, wider[new]))
+        return GradientMatrix(stored)
 
     def span(self, start: int, stop: int) -> GradientMatrix:
         """The columns [start, stop) as a matrix of its own, without a copy."""

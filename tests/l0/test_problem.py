@@ -21,7 +21,7 @@ def test_a_restriction_has_the_same_objective_and_gradient() -> None:
     problem = random_problem(0)
     x = problem.start(5)
     index = torch.unique(torch.cat([x.support, torch.tensor([0, 3, 15])]))
-    part, y = problem.restrict(index, x), problem.drop(index, x)
+    part, y = problem.restrict(index, problem.matrix.columns(index), x), problem.drop(index, x)
     fresh = part.at(y.w, y.support)
     assert fresh.objective == pytest.approx(x.objective, rel=1e-12)
     torch.testing.assert_close(fresh.rho, x.rho)

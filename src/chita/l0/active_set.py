@@ -22,9 +22,10 @@ def active_set(
     if size == problem.matrix.p or size == 0:
         return iht_cycles(problem, x, options, refine, trace)
     active = _union(top_k(problem.w0, size), x.support)
+    columns = problem.matrix.columns(active)
     settled_at = torch.inf  # Q when the last active set had settled
     while not trace.spent:
-        part = problem.restrict(active, x)
+        part = problem.restrict(active, columns, x)
         y, settled = iht_cycles(part, problem.drop(active, x), options, refine, trace)
         x = problem.lift(active, y)
         if not settled or trace.spent:
@@ -37,7 +38,9 @@ def active_set(
         if outside is None:
             return x, True
         trace.history.append(outside.objective)
-        active, x = _union(active, outside.support), outside
+        wider = _union(active, outside.support)
+        columns = problem.matrix.widen(columns, active, wider)
+        active, x = wider, outside
     return x, False
 
 

@@ -37,7 +37,8 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
         return Backsolved(x, 0.0)
     if not matrix.gathers_fast and len(support) < matrix.p:
         # Here a gather costs more than all that follows: once is enough.
-        solved = backsolve(problem.restrict(support, x), problem.drop(support, x))
+        part = problem.restrict(support, matrix.columns(support), x)
+        solved = backsolve(part, problem.drop(support, x))
         return Backsolved(problem.lift(support, solved.point), solved.jitter)
     d = x.w - problem.w0
     c = x.rho - matrix.combine(support, d[support])

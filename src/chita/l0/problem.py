@@ -71,9 +71,8 @@ class Problem:
         """grad Q = A^T rho + mu d, shape (p,): one pass over A."""
         return self.matrix.adjoint(x.rho).add_(x.w - self.w0, alpha=self.mu)
 
-    def restrict(self, index: Tensor, x: Iterate) -> Problem:
-        """The same problem over the columns `index` alone, all others held as they are in x."""
-        columns = self.matrix.columns(index)
+    def restrict(self, index: Tensor, columns: GradientMatrix, x: Iterate) -> Problem:
+        """The same problem over the `columns` at `index` alone, all others held as in x."""
         d = x.w - self.w0
         fixed = d.index_fill(0, index, 0.0)
         offset = x.rho - columns.forward(d[index])
