@@ -18,7 +18,7 @@ from chita.errors import ChitaError
 
 CHUNK = 4096  # columns gathered at a time: enough for BLAS, and no A-sized copy
 BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
-BATCH = 8  # pieces that `adjoint` shares out among the cores
+BATCH = 8  # pieces in which a pass over A is shared out among the cores
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
@@ -59,15 +59,13 @@ class GradientMatrix:
         nonzero = d.nonzero().squeeze(1)
         if len(nonzero) < self.p // 2:
             return self.combine(nonzero, d[nonzero])
-        return self.stored.t() @ d
+        return self._all_columns(d)
 
     def adjoint(self, r: Tensor) -> Tensor:
         """A^T r, shape (p,): one pass over A."""
-        # BLAS multiplies one matrix by a vector on one core, but a batch of them on all.
-        each = self.p // BATCH
-        batch = self.stored[: BATCH * each].view(BATCH, each, self.n)
+        batch, rest = self._shared_out()
         product = torch.bmm(r.expand(BATCH, 1, self.n), batch.mT).flatten()
-        return torch.cat([product, self.stored[BATCH * each :] @ r])
+        return torch.cat([product, rest @ r])
 
     def combine(self, index: Tensor, values: Tensor) -> Tensor:
         """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
@@ -76,12 +74,26 @@ class GradientMatrix:
         # Single columns of a transposed view lie far apart: unless they are few, a pass over all of
         # A in its own order takes less time.
         if len(index) == self.p or (not self.gathers_fast and len(index) > self.p // 40):
-            return self.stored.t() @ self.stored.new_zeros(self.p).index_copy_(0, index, values)
+            return self._all_columns(values.new_zeros(self.p).index_copy_(0, index, values))
         if not self.gathers_fast:
             return self.stored.index_select(0, index).t() @ values
         starts = torch.arange(0, len(index), BAG, device=index.device)
         bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
         return bags.sum(0)
+
+    def _all_columns(self, d: Tensor) -> Tensor:
+        batch, rest = self._shared_out()
+        shared = self.p - len(rest)
+        product = torch.bmm(d[:shared].view(BATCH, 1, batch.shape[1]), batch)
+        return product.sum((0, 1)) + rest.t() @ d[shared:]
+
+    def _shared_out(self) -> tuple[Tensor, Tensor]:
+        """The columns as (BATCH, p // BATCH, n), and those left over.
+
+        BLAS multiplies one matrix by a vector on one core, but a batch of them on all.
+        """
+        each = self.p // BATCH
+        return self.stored[: BATCH * each].view(BATCH, each, self.n), self.stored[BATCH * each :]
 
     def columns(self, index: Tensor) -> GradientMatrix:
         """A_S as a matrix of its own, shape n x |S|: a copy, gathered once."""
