@@ -27,3 +27,15 @@ def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
             progress.update(task, advance=1, description=f"pruning, {sparsity:.1%} sparse")
 
         yield advance
+
+
+@contextmanager
+def step_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar for work that reports how much is done and how much there is (0 if unknown)."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=None)
+
+        def update(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total or None)
+
+        yield update

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -43,6 +43,11 @@ class ImageData:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def shuffled(self, seed: int) -> ImageData:
+        """The same images in an order drawn from the seed."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        return replace(self, images=self.images[order], labels=self.labels[order])
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from chita.gradients.capture import Owner
 from chita.gradients.rules import rule_for
 
+# Room for what autograd keeps of one chunk; the gradients and windows come to some times as much.
 CHUNK_BYTES = 128 << 20
-GPU_CHUNK_BYTES = 512 << 20  # a GPU is not kept busy by less
-"""Room for what autograd keeps of one chunk; the gradients and windows come to about as much."""
+GPU_SHARE = 1 / 32  # of what is free on a GPU, which a fixed small amount would not keep busy
 
 
 @contextmanager
@@ -47,5 +47,7 @@ def rows_at_once(found: list[Owner], saved: dict[int, int], device: torch.device
         if rule_for(owner.module) is None
         for weight in owner.owned.values()
     ]
-    room = CHUNK_BYTES if device.type == "cpu" else GPU_CHUNK_BYTES
+    room = CHUNK_BYTES
+    if device.type == "cuda":
+        room = int(torch.cuda.mem_get_info(device)[0] * GPU_SHARE)
     return max(1, room // max(1, sum(saved.values()) + max(whole, default=0)))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import StringIO
+from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -24,6 +26,24 @@ def layer_table(result: PruneResult) -> Table:
         table.add_row(
             row.name, shape, f"{row.weights:,}", f"{row.nonzeros:,}", f"{row.sparsity:.2%}"
         )
+    return table
+
+
+def summary_table(record: Mapping[str, Any]) -> Table:
+    """The headline figures of a run, from the record that goes into result.json."""
+    seconds, ridge, objective = record["seconds"], record["ridge"], record["objective"]
+    table = Table(show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
+    table.add_row("accuracy", f"{record['accuracy']:.2f} %")
+    table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
+    table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
+    table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")
+    table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
+    table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
+    table.add_row("seconds in all", f"{seconds['total']:.2f}")
+    table.add_row("peak memory", f"{record['peak_memory_bytes'] / 1e6:,.0f} MB")
     return table
 
 

@@ -1,0 +1,237 @@
+"""The command line: chita prune, train, data get and demo."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import track
+
+from chita import data, zoo
+from chita.batch_norm import reestimate_batch_norm
+from chita.checkpoint import load_checkpoint, save_checkpoint
+from chita.config import PruneConfig
+from chita.demo import run_demo
+from chita.errors import ChitaError
+from chita.evaluate import accuracy
+from chita.output import prepare_folder, write_run
+from chita.progress import step_bar
+from chita.prune import prune
+from chita.report.tables import layer_table, summary_table
+from chita.train import train
+
+app = typer.Typer(
+    help="Prune trained neural networks by combinatorial optimisation.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+NETWORKS = ", ".join(zoo.NETWORKS)
+Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the order of the samples.")]
+
+
+@app.callback()
+def setup(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+) -> None:
+    """Prune trained neural networks by combinatorial optimisation."""
+    level = logging.INFO if verbose else logging.WARNING
+    handler = RichHandler(console=Console(stderr=True), show_path=False)
+    logging.basicConfig(level=level, format="%(message)s", handlers=[handler])
+
+
+@app.command("prune")
+def prune_command(
+    network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
+    ] = None,
+    data_name: Annotated[
+        str | None, typer.Option("--data", help=f"One of {', '.join(data.NAMES)}.")
+    ] = None,
+    sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
+    method: Annotated[
+        str, typer.Option(help="magnitude, chita-cd, chita-bso or chita++.")
+    ] = "chita++",
+    solver: Annotated[str | None, typer.Option(help="Inside chita++: bso or cd.")] = None,
+    stages: Annotated[int | None, typer.Option(help="Stages of pruning.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="exponential, linear, constant or polynomial.")
+    ] = None,
+    start: Annotated[float, typer.Option(help="Sparsity of the first stage.")] = 0.2,
+    hold: Annotated[float, typer.Option(help="Share of the stages that stay at the end.")] = 0.0,
+    samples: Annotated[int | None, typer.Option(help="n, the rows of A.")] = None,
+    batch: Annotated[int, typer.Option(help="m, the samples averaged into a row.")] = 16,
+    ridge: Annotated[str, typer.Option(help="lambda, or auto.")] = "auto",
+    first_order: Annotated[bool, typer.Option(help="Use the first-order term.")] = True,
+    iterations: Annotated[int | None, typer.Option(help="IHT updates a stage.")] = None,
+    continuation: Annotated[
+        int, typer.Option(help="Shrinking supports on the way to the first one of a stage.")
+    ] = 0,
+    block_size: Annotated[int | None, typer.Option(help="Solve in blocks of this size.")] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
+    ] = None,
+    reestimate_bn: Annotated[
+        bool, typer.Option("--reestimate-bn", help="Re-estimate batch norm first.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model and the result.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
+    ] = False,
+) -> None:
+    """Prune a trained network and say what is left of its accuracy."""
+    known = zoo.get(network)
+    arguments: dict[str, Any] = {
+        "sparsity": sparsity,
+        "method": method,
+        "solver": solver,
+        "samples": samples,
+        "batch": batch,
+        "ridge": _parse_ridge(ridge),
+        "first_order": first_order,
+        "stages": stages,
+        "schedule": schedule,
+        "start": start,
+        "hold": hold,
+        "iterations": iterations,
+        "continuation": continuation,
+        "block_size": block_size,
+        "include": include or known.prunable,
+        "exclude": exclude or None,
+        "seed": seed,
+    }
+    PruneConfig(**arguments)  # a wrong argument shows before data are fetched
+    if out is not None:
+        prepare_folder(out)
+    place = _device(device)
+    data_name = data_name or _default_data(known, checkpoint)
+    model = known.build().to(place)
+    load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
+    splits = data.load(data_name)
+    if reestimate_bn:
+        augmented = data.Batches(
+            splits.train, 128, shuffle=True, augment=known.recipe.augment, seed=seed, device=place
+        )
+        reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
+    test = data.Batches(splits.test, 1000, device=place)
+    dense_accuracy = accuracy(model, test)
+    calibration = data.Batches(splits.train.shuffled(seed), 1024, device=place)
+    result = prune(model, calibration, **arguments)
+    record = {
+        "network": network,
+        "data": data_name,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "dense_accuracy": dense_accuracy,
+        "accuracy": accuracy(model, test),
+        **result.to_dict(),
+    }
+    if out is not None:
+        write_run(out, result, record)
+    console = Console()
+    console.print(layer_table(result))
+    console.print(summary_table(record))
+    if as_json:
+        sys.stdout.write(json.dumps(record) + "\n")
+
+
+@app.command("train")
+def train_command(
+    network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
+    out: Annotated[Path, typer.Option(help="Where the checkpoint goes.")],
+    data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
+        None
+    ),
+    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Train a network by its recipe: the embedded MLPNet is `chita train mlpnet --seed 0`."""
+    known = zoo.get(network)
+    recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
+    prepare_folder(out.parent)
+    place = _device(device)
+    splits = data.load(data_name or known.data)
+    model = known.build().to(place)
+    with step_bar("training") as progress:
+        train(model, splits.train, recipe, seed=seed, progress=progress)
+    save_checkpoint(model, out)
+    score = accuracy(model, data.Batches(splits.test, 1000, device=place))
+    Console().print(f"{network}: {score:.2f} % of the test set, written to {out}")
+
+
+@data_app.command("get")
+def get_command(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(data.NAMES)}.")],
+) -> None:
+    """Find or download a data set, check it, and say where it is."""
+    with step_bar(f"fetching {name}") as progress:
+        where = data.get(name, progress=progress)
+    Console().print(f"{name} is in {where}", soft_wrap=True)
+
+
+@app.command("demo")
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("runs/demo"),
+) -> None:
+    """Prune the embedded MLPNet by magnitude, CHITA and CHITA++, side by side."""
+    prepare_folder(out)
+    run_demo(out, Console())
+
+
+def _parse_ridge(ridge: str) -> float | str:
+    try:
+        return ridge if ridge == "auto" else float(ridge)
+    except ValueError:
+        raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
+
+
+def _default_data(network: zoo.Network, checkpoint: Path | None) -> str:
+    if checkpoint is None and network.embedded is not None:
+        return network.embedded.data
+    return network.data
+
+
+def _shipped_checkpoint(network: zoo.Network) -> Path:
+    if network.embedded is None:
+        raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
+    return network.embedded.checkpoint
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise ChitaError(f"device {name!r} cannot be used: {error}") from error
+    return place
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)
+
+
+def main() -> None:
+    """Run the command line; a user's error is one line, not a traceback."""
+    try:
+        app()
+    except ChitaError as error:
+        _stderr().print(f"[bold red]error:[/] {error}", soft_wrap=True, highlight=False)
+        sys.exit(1)
