@@ -47,9 +47,10 @@ class SampleStream:
 
     Args:
         batches: a list, a DataLoader or anything else that can be iterated more than once.
+        seed: if given, a list or tuple is read in an order drawn from it.
     """
 
-    def __init__(self, batches: Iterable[Any]) -> None:
+    def __init__(self, batches: Iterable[Any], seed: int | None = None) -> None:
         if not isinstance(batches, Iterable):
             raise ChitaError(
                 "batches must be a list or a DataLoader of (inputs, targets) or of dicts, "
@@ -61,6 +62,10 @@ class SampleStream:
                 "pass a list or a DataLoader"
             )
         self._batches = batches
+        self._order: list[int] | None = None
+        if seed is not None and isinstance(batches, (list, tuple)):
+            generator = torch.Generator().manual_seed(seed)
+            self._order = torch.randperm(len(batches), generator=generator).tolist()
         self._waiting: Iterator[Batch] = iter(())
         self._rest: Batch | None = None
         self._counted = 0
@@ -72,7 +77,7 @@ class SampleStream:
         wanted = limit + self._held_out
         if self._counted < wanted and not self._counted_all:
             self._counted = 0
-            for batch in _read(self._batches):
+            for batch in self._read():
                 self._counted += batch.size
                 if self._counted >= wanted:
                     break
@@ -117,11 +122,22 @@ class SampleStream:
     def _next(self) -> Batch:
         batch = next(self._waiting, None)
         if batch is None:
-            self._waiting = _read(self._batches)
+            self._waiting = self._read()
             batch = self._after_held_out()
         if batch is None:
             raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")
         return batch
+
+    def _read(self) -> Iterator[Batch]:
+        """One pass over the given batches, checked; those without samples are left out."""
+        given: Iterable[tuple[int, Any]] = enumerate(self._batches)
+        if self._order is not None:
+            numbered = list(given)
+            given = (numbered[i] for i in self._order)
+        for number, content in given:
+            batch = _parse(number, content)
+            if batch.size:
+                yield batch
 
     def _after_held_out(self) -> Batch | None:
         """What is left of the first batch that is not wholly held out."""
@@ -149,14 +165,6 @@ def tensors_of(nest: Any) -> list[Tensor]:
     found: list[Tensor] = []
     map_tensors(found.append, nest)
     return found
-
-
-def _read(batches: Iterable[Any]) -> Iterator[Batch]:
-    """One pass over the given batches, checked; those without samples are left out."""
-    for number, given in enumerate(batches):
-        batch = _parse(number, given)
-        if batch.size:
-            yield batch
 
 
 def _parse(number: int, given: Any) -> Batch:

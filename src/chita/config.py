@@ -45,10 +45,15 @@ class PruneConfig:
             value = getattr(self, name)
             if value is not None:
                 _require(name, value, _is_count, "an integer of at least 1")
-        for name in ("iterations", "continuation", "seed"):
-            value = getattr(self, name)
-            if value is not None:
-                _require(name, value, _is_natural, "an integer of at least 0")
+        if self.iterations is not None:
+            _require("iterations", self.iterations, _is_natural, "an integer of at least 0")
+        _require("continuation", self.continuation, _is_natural, "an integer of at least 0")
+        _require("seed", self.seed, _is_seed, "an integer from 0 to 2**64 - 1")
+        _require("start", self.start, _is_share, "a number in [0, 1)")
+        _require("hold", self.hold, _is_share, "a number in [0, 1)")
+        for name in ("include", "exclude"):
+            what = "a glob pattern of parameter names, or several"
+            _require(name, getattr(self, name), _are_patterns, what)
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self.plan()
 
@@ -89,8 +94,17 @@ def _is_natural(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_seed(value: Any) -> bool:
+    return _is_natural(value) and value < 2**64
+
+
 def _is_count(value: Any) -> bool:
     return _is_natural(value) and value >= 1
+
+
+def _are_patterns(value: Any) -> bool:
+    several = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str) or several
 
 
 def _is_ridge(value: Any) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from chita.batches import Batch, SampleStream
 from chita.config import PruneConfig, Ridge, kept_weights
@@ -126,12 +129,14 @@ class _Run:
         self.began = time.perf_counter()
         self.model, self.loss, self.config = model, loss, config
         self.method = config.resolve_method()
+        _check_tensors(model)
         self.weights = Weights(model, config.include, config.exclude)
+        _check_finite(self.weights)
         self.samples = 0
         self.held_out: list[Batch] = []
         self.search = RidgeSearch()
         if self.method.curvature != "none":
-            self.stream = SampleStream(_in_seeded_order(batches, config.seed))
+            self.stream = SampleStream(batches, seed=config.seed)
             self.samples, self.held_out = _divide_samples(self.stream, config)
 
     def all_stages(self, progress: bool) -> PruneResult:
@@ -169,7 +174,7 @@ class _Run:
         middle = time.perf_counter()
         choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
         solution = choice.solution
-        if not bool(solution.w.isfinite().all()):
+        if not bool(solution.w.to(self.weights.dtype).isfinite().all()):
             raise ChitaError(f"stage {number} gave weights that are not finite; try a larger ridge")
         self.weights.replace(solution.w)
         end = time.perf_counter()
@@ -232,28 +237,41 @@ class _Run:
         return Choice(solve(ridge), ridge, None)
 
 
+def _check_tensors(model: nn.Module) -> None:
+    """The model can be run: its tensors hold values, and they are on one device."""
+    tensors = dict(chain(model.named_parameters(), model.named_buffers()))
+    devices = {str(tensor.device): name for name, tensor in tensors.items()}
+    if len(devices) > 1:
+        where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
+        raise ChitaError(f"the model is on several devices ({where}); move it to one")
+    for name, tensor in tensors.items():
+        if is_lazy(tensor) or tensor.is_meta:
+            raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
+
+
+def _check_finite(weights: Weights) -> None:
+    for weight in weights:
+        if not bool(weight.parameter.isfinite().all()):
+            raise ChitaError(
+                f"{weight.name!r} holds NaN or infinite weights; the model must be a trained one"
+            )
+
+
 def _divide_samples(stream: SampleStream, config: PruneConfig) -> tuple[int, list[Batch]]:
     """n, and the samples held out to choose the ridge by."""
     batch, wanted = config.batch, config.samples or MOST_SAMPLES
     spare = HELD_OUT if config.ridge == "auto" else 0
     have = stream.count(wanted * batch + spare)
-    held = min(spare, max(int(have * HELD_OUT_SHARE), have - wanted * batch))
-    if config.samples is not None:
-        held = min(held, have - wanted * batch)
-    rows = min(wanted, (have - held) // batch)
-    if rows < (config.samples or 1) or (spare and held < 1):
+    needed = (config.samples or 1) * batch
+    to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
+    held = min(spare, to_spare, have - needed)
+    if held < min(spare, 1):
         what = f"samples={config.samples} rows" if config.samples else "one row"
         more = " and some to hold out for ridge='auto'" if spare else ""
         raise ChitaError(
-            f"{what} of batch={batch} need {(config.samples or 1) * batch} samples{more}, but "
-            f"batches hold {have}; give more data, or ask for fewer samples or a smaller batch"
+            f"{what} of batch={batch} need {needed} samples{more}, but batches hold {have}; "
+            "give more data, or ask for fewer samples or a smaller batch"
             + (", or give ridge a number" if spare else "")
         )
+    rows = min(wanted, (have - held) // batch)
     return rows, stream.hold_out(held, 256) if held else []
-
-
-def _in_seeded_order(batches: Iterable[Any], seed: int) -> Iterable[Any]:
-    if not isinstance(batches, (list, tuple)):
-        return batches
-    order = torch.randperm(len(batches), generator=torch.Generator().manual_seed(seed))
-    return [batches[i] for i in order.tolist()]

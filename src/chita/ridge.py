@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from chita.errors import ChitaError
 from chita.l0.solve import Solution
 
 GRID = tuple(10.0**exponent for exponent in range(-5, 4))
@@ -42,6 +43,9 @@ class RidgeSearch:
         Args:
             solve: lambda -> the solution of the stage.
             held_out_loss: weights (p,) -> the true loss on the held-out samples.
+
+        Raises:
+            ChitaError: the held-out loss is finite for no candidate.
         """
 
         def best_of(ridges: Iterable[float]) -> Choice:
@@ -56,6 +60,11 @@ class RidgeSearch:
             best = min(coarse, best_of([coarse.ridge / STEP, coarse.ridge * STEP]), key=_loss)
         else:
             best = best_of([self._last / STEP, self._last, self._last * STEP])
+        if not math.isfinite(_loss(best)):
+            raise ChitaError(
+                f"ridge='auto': the loss on the held-out samples is {best.held_out_loss} for every "
+                "ridge that was tried; the data must be finite, or give ridge a number"
+            )
         self._last = best.ridge
         return best
 

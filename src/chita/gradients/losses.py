@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import Batch
+from chita.batches import Batch, tensors_of
 from chita.errors import ChitaError
 
 Loss = Callable[[Any, Any], Tensor]
@@ -23,7 +24,7 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if isinstance(batch.content, dict):
         return _own_loss(model, batch.content, loss)
     inputs, targets = batch.content
-    return scalar((loss or cross_entropy)(model(*inputs), targets))
+    return scalar((loss or cross_entropy)(_outputs(model, *inputs), targets))
 
 
 def cross_entropy(outputs: Any, targets: Any) -> Tensor:
@@ -41,9 +42,21 @@ def scalar(value: Any) -> Tensor:
     """`value`, if it is what a loss must be."""
     if not isinstance(value, Tensor) or value.ndim != 0:
         raise ChitaError(
-            f"the loss must be a scalar for each mini-batch, got {_describe(value)}; take its mean"
+            "the loss must be a scalar tensor for each mini-batch, got one "
+            f"{_describe(value)}; take the mean of a tensor, and no .item() of it"
         )
     return value
+
+
+def _outputs(model: nn.Module, *args: Any, **keywords: Any) -> Any:
+    """What the model gives; says what it was given if it fails."""
+    try:
+        return model(*args, **keywords)
+    except (ChitaError, torch.cuda.OutOfMemoryError):
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        inputs = " and ".join(map(_describe, tensors_of((args, keywords))))
+        raise ChitaError(f"the model fails on inputs {inputs}: {error}") from error
 
 
 def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> Tensor:
@@ -51,7 +64,7 @@ def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> 
         raise ChitaError(
             "loss= is for batches of (inputs, targets); with dicts the model's own .loss is used"
         )
-    outputs = model(**keywords)
+    outputs = _outputs(model, **keywords)
     value = getattr(outputs, "loss", None)
     if value is None:
         raise ChitaError(

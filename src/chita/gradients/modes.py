@@ -15,8 +15,8 @@ from chita.weights import Weights
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode, so that batch norm mixes no samples; each module's own flag comes back."""
     flags = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
+        model.eval()
         yield
     finally:
         for module, training in flags:
@@ -27,9 +27,9 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def differentiable(weights: Weights) -> Iterator[None]:
     """Gradients flow to all prunable weights, frozen or not, whatever mode the caller is in."""
     flags = [(weight.parameter, weight.parameter.requires_grad) for weight in weights]
-    for parameter, _ in flags:
-        parameter.requires_grad_(True)
     try:
+        for parameter, _ in flags:
+            parameter.requires_grad_(True)
         with torch.inference_mode(False), torch.enable_grad():
             yield
     finally:
