@@ -10,7 +10,7 @@ from chita.data.sources import MNIST
 
 def test_slice_has_calibration_and_test_images_of_every_class() -> None:
     splits = embed.read_slice()
-    assert (len(splits.train), len(splits.test)) == (16_000, 4_000)
+    assert (len(splits.train), len(splits.test)) == (17_000, 4_000)
     for data in (splits.train, splits.test):
         assert data.images.shape[1:] == (1, 28, 28)
         assert data.labels.bincount(minlength=10).min() > 0.08 * len(data)
