@@ -238,9 +238,9 @@ class _Run:
 
 
 def _check_tensors(model: nn.Module) -> None:
-    """The model can be run: its tensors hold values, and they are on one device."""
+    """The model can be run: its parameters are on one device, and all tensors hold values."""
     tensors = dict(chain(model.named_parameters(), model.named_buffers()))
-    devices = {str(tensor.device): name for name, tensor in tensors.items()}
+    devices = {str(tensor.device): name for name, tensor in model.named_parameters()}
     if len(devices) > 1:
         where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
         raise ChitaError(f"the model is on several devices ({where}); move it to one")
