@@ -1,0 +1,144 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+from typer.testing import CliRunner
+
+from chita import apply_masks, zoo
+from chita.cli import app
+from chita.errors import ChitaError
+
+EMBEDDED = zoo.NETWORKS["mlpnet"].embedded
+
+
+def prune(*arguments: str) -> dict[str, Any]:
+    """The JSON that `chita prune` ends with."""
+    done = CliRunner().invoke(
+        app, ["prune", "mlpnet", "--json", *arguments], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return record
+
+
+def test_json_has_what_is_promised() -> None:
+    record = prune("--sparsity", "0.9", "--method", "chita-bso", "--samples", "100", "--seed", "3")
+    assert record["method"] == "chita-bso"
+    assert record["network"] == "mlpnet"
+    assert record["nonzeros"] == 3236
+    assert record["sparsity"] == pytest.approx(0.9)
+    assert record["dense_accuracy"] > 96
+    assert 80 < record["accuracy"] < record["dense_accuracy"]
+    assert record["objective"] > 0
+    assert set(record["seconds"]) == {"gradients", "solve", "total"}
+    assert record["peak_memory_bytes"] > 10_000_000
+    assert record["seed"] == 3
+
+
+def test_stages_beat_magnitude() -> None:
+    magnitude = prune("--sparsity", "0.95", "--method", "magnitude")
+    many = prune("--sparsity", "0.95", "--stages", "6", "--samples", "300", "--ridge", "0.001")
+    assert magnitude["objective"] is None
+    assert many["accuracy"] > magnitude["accuracy"] + 5
+    assert len(many["stages"]) == 6
+
+
+def test_out_holds_the_model_the_masks_and_the_story(tmp_path: Path) -> None:
+    record = prune(
+        "--out", str(tmp_path / "run"), "--method", "chita-bso", "--samples", "50", "--exclude",
+        "fc3.weight",
+    )  # fmt: skip
+    tensors = load_file(tmp_path / "run/model.safetensors")
+    masks = load_file(tmp_path / "run/masks.safetensors")
+    model = zoo.MLPNet()
+    assert set(tensors) == set(model.state_dict())
+    assert set(masks) == {"fc1.weight", "fc2.weight"}
+    model.load_state_dict(tensors)
+    apply_masks(model, masks)
+    assert all(torch.equal(model.state_dict()[name], tensors[name]) for name in tensors)
+    assert json.loads((tmp_path / "run/result.json").read_text()) == record
+    config = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
+    assert config["samples"] == 50
+    assert config["exclude"] == ["fc3.weight"]
+
+
+def test_same_seed_same_result() -> None:
+    arguments = ("--samples", "100", "--stages", "2", "--seed", "5")
+    first, second = prune(*arguments), prune(*arguments)
+    for record in (first, second):
+        for row in [record, *record["stages"]]:
+            for name in ("seconds", "gradient_seconds", "solve_seconds", "peak_memory_bytes"):
+                row.pop(name, None)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["prune", "lenet"], "lenet"),
+        (["prune", "resnet20"], "--checkpoint"),
+        (["prune", "mlpnet", "--sparsity", "1"], "sparsity"),
+        (["prune", "mlpnet", "--ridge", "small"], "ridge"),
+        (["prune", "mlpnet", "--data", "svhn"], "svhn"),
+        (["prune", "mlpnet", "--include", "conv*"], "conv"),
+        (["prune", "mlpnet", "--samples", "5000"], "samples=5000"),
+        (["prune", "mlpnet", "--device", "toaster"], "toaster"),
+        (["prune", "mlpnet", "--checkpoint", "none.safetensors"], "none.safetensors"),
+        (["data", "get", "svhn"], "svhn"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: list[str], says: str) -> None:
+    with pytest.raises(ChitaError, match=says):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_checkpoint_with_other_keys_is_named(tmp_path: Path) -> None:
+    assert EMBEDDED is not None
+    tensors = load_file(EMBEDDED.checkpoint)
+    tensors["extra.weight"] = tensors.pop("fc2.weight")
+    save_file(tensors, tmp_path / "other.safetensors")
+    arguments = ["prune", "mlpnet", "--data", "mnist-slice", "--checkpoint"]
+    with pytest.raises(ChitaError, match=r"fc2\.weight.*extra\.weight"):
+        CliRunner().invoke(
+            app, [*arguments, str(tmp_path / "other.safetensors")], catch_exceptions=False
+        )
+
+
+def test_output_folder_is_tried_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ChitaError, match="output folder"):
+        CliRunner().invoke(
+            app, ["prune", "mlpnet", "--out", str(tmp_path / "file")], catch_exceptions=False
+        )
+
+
+def test_train_writes_a_checkpoint_that_prune_takes(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "mlpnet.safetensors"
+    arguments = ["train", "mlpnet", "--data", "mnist-slice", "--epochs", "1", "--out", str(target)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    record = prune(
+        "--checkpoint", str(target), "--data", "mnist-slice", "--method", "magnitude",
+    )  # fmt: skip
+    assert record["dense_accuracy"] > 85
+
+
+def test_module_reports_errors_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "chita", "prune", "lenet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: network 'lenet' is unknown")
+    assert "Traceback" not in done.stderr
