@@ -1,14 +1,14 @@
 """ridge="auto": lambda by the loss on held-out calibration samples.
 
 The quadratic model cannot tell how far it is to be trusted; the true loss can. The first stage
-looks over the paper's whole grid, later stages at the neighbours of the last choice, since what is
-best drifts slowly from stage to stage.
+looks over the paper's whole grid, later stages start from the last choice, since what is best
+drifts from stage to stage; from there the search walks downhill, half a decade at a time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,8 +16,8 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.l0.solve import Solution
 
-GRID = tuple(10.0**exponent for exponent in range(-5, 4))
-STEP = math.sqrt(10.0)
+HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
+DECADES = HALF_DECADES[::2]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class RidgeSearch:
     """The search for lambda over the stages of one run."""
 
     def __init__(self) -> None:
-        self._last: float | None = None
+        self._last: int | None = None
 
     def choose(
         self, solve: Callable[[float], Solution], held_out_loss: Callable[[Tensor], float]
@@ -47,28 +47,33 @@ class RidgeSearch:
         Raises:
             ChitaError: the held-out loss is finite for no candidate.
         """
+        tried: dict[int, Choice] = {}
 
-        def best_of(ridges: Iterable[float]) -> Choice:
-            tried = []
-            for ridge in ridges:
-                solution = solve(ridge)
-                tried.append(Choice(solution, ridge, held_out_loss(solution.w)))
-            return min(tried, key=_loss)
+        def loss(step: int) -> float:
+            if step not in tried:
+                solution = solve(10 ** (step / 2))
+                tried[step] = Choice(solution, 10 ** (step / 2), held_out_loss(solution.w))
+            return _no_nan(tried[step].held_out_loss)
 
-        if self._last is None:
-            coarse = best_of(GRID)
-            best = min(coarse, best_of([coarse.ridge / STEP, coarse.ridge * STEP]), key=_loss)
-        else:
-            best = best_of([self._last / STEP, self._last, self._last * STEP])
-        if not math.isfinite(_loss(best)):
+        here = self._last
+        if here is None or math.isinf(loss(here)):
+            here = min(DECADES, key=loss)
+        while (best := min(_neighbours(here), key=loss)) != here:
+            here = best
+        choice = tried[here]
+        if math.isinf(loss(here)):
             raise ChitaError(
-                f"ridge='auto': the loss on the held-out samples is {best.held_out_loss} for every "
-                "ridge that was tried; the data must be finite, or give ridge a number"
+                f"ridge='auto': the held-out loss is {choice.held_out_loss} for every ridge that "
+                "was tried; the data must be finite, or give ridge a number"
             )
-        self._last = best.ridge
-        return best
+        self._last = here
+        return choice
 
 
-def _loss(choice: Choice) -> float:
-    loss = choice.held_out_loss
+def _neighbours(step: int) -> list[int]:
+    """The step itself, which wins ties, and those beside it on the grid."""
+    return [step, *(near for near in (step - 1, step + 1) if near in HALF_DECADES)]
+
+
+def _no_nan(loss: float | None) -> float:
     return math.inf if loss is None or math.isnan(loss) else loss
