@@ -81,7 +81,7 @@ def prune(
         schedule: "exponential", "linear", "constant" or "polynomial" (default).
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
-        iterations: IHT updates at most a stage; 5 for CHITA++, 50 for the others by default.
+        iterations: IHT updates at most a stage; 50 for CHITA-CD, 5 for the others by default.
         continuation: shrinking supports on the way to each stage's first one; 0 starts from the
             largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).

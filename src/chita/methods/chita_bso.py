@@ -1,6 +1,11 @@
-"""CHITA-BSO (algorithm 5): IHT on an active set, then the exact minimiser on its support."""
+"""CHITA-BSO (algorithm 5): IHT on an active set, then the exact minimiser on its support.
 
+Few updates do: from P_k(w0), IHT finds the support it ends with early or not at all, and the weights
+come from the backsolve.
+"""
+
+from chita.l0.options import Options
 from chita.l0.solve import ALGORITHMS
 from chita.methods.method import Method
 
-CHITA_BSO = Method("chita-bso", "fisher", ALGORITHMS["bso"])
+CHITA_BSO = Method("chita-bso", "fisher", ALGORITHMS["bso"], options=Options(iterations=5))
