@@ -1,7 +1,7 @@
 """CHITA-BSO (algorithm 5): IHT on an active set, then the exact minimiser on its support.
 
-Few updates do: from P_k(w0), IHT finds the support it ends with early or not at all, and the weights
-come from the backsolve.
+Few updates do: from P_k(w0), IHT finds the support it ends with early or not at all, and the
+weights come from the backsolve.
 """
 
 from chita.l0.options import Options
