@@ -138,10 +138,11 @@ class Bench:
             groups = [(self.accuracies(sparsity, setting), setting) for setting in settings]
             fixed = [group for group in groups if group[0] and group[1].ridge != "auto"]
             auto = [group[0] for group in groups if group[0] and group[1].ridge == "auto"]
-            best = max(fixed, key=lambda group: statistics.mean(group[0]), default=([], None))
-            figures = "   ".join(_mean_and_error(x) for x in (best[0], *auto))
+            fixed.sort(key=lambda group: statistics.mean(group[0]), reverse=True)
+            found, best = fixed[0] if fixed else ([], None)
+            figures = "   ".join(_mean_and_error(values) for values in (found, *auto))
             published = paper[SPARSITIES[self.network.name].index(sparsity)]
-            print(f"{sparsity:7.2f} {published:8.2f}   {figures}   {best[1]}")
+            print(f"{sparsity:7.2f} {published:8.2f}   {figures}   {best}")
 
     def accuracies(self, sparsity: float, setting: Setting) -> list[float]:
         wanted = {"network": self.network.name, "sparsity": sparsity, **vars(setting)}
