@@ -145,7 +145,12 @@ class _Run:
         plan = self.config.plan()
         with stage_bar(len(plan), show=progress) as advance:
             for number, sparsity in enumerate(plan, start=1):
-                row, support = self.stage(number, sparsity)
+                w0 = self.weights.vector()
+                try:
+                    row, support = self.stage(number, sparsity, w0)
+                except BaseException:
+                    self.weights.assign(w0)  # a second time, if that itself was interrupted
+                    raise
                 rows.append(row)
                 advance(sparsity)
         kept = torch.zeros(self.weights.size, dtype=torch.bool, device=self.weights.device)
@@ -166,17 +171,20 @@ class _Run:
             config=self.config,
         )
 
-    def stage(self, number: int, sparsity: float) -> tuple[StageRow, Tensor]:
+    def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
         start = time.perf_counter()
-        w0 = self.weights.vector()
         matrix, loss = self.gradients(w0)
         middle = time.perf_counter()
         choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
         solution = choice.solution
-        if not bool(solution.w.to(self.weights.dtype).isfinite().all()):
-            raise ChitaError(f"stage {number} gave weights that are not finite; try a larger ridge")
-        self.weights.replace(solution.w)
+        w = solution.w.to(self.weights.dtype)
+        if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
+            raise ChitaError(
+                f"stage {number} gave weights or an objective that are not finite; try a larger "
+                "ridge, or a loss of a smaller scale"
+            )
+        self.weights.replace(w)
         end = time.perf_counter()
         fisher = self.method.curvature != "none"
         row = StageRow(
