@@ -11,16 +11,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """A bar over the stages; yields a function to call after each with the sparsity reached."""
+    """A bar over the stages; yields a function to call after each with the sparsity reached.
+
+    It is shown on a terminal alone: a log file would get nothing but an empty line.
+    """
+    console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, disable=not show
-    ) as progress:
+    shown = show and console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
         task = progress.add_task("pruning", total=stages)
 
         def advance(sparsity: float) -> None:

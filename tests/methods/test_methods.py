@@ -1,0 +1,50 @@
+"""The registry of methods."""
+
+from __future__ import annotations
+
+import pytest
+
+from chita import ChitaError
+from chita.l0.solve import ALGORITHMS
+from chita.methods import METHODS, get_method
+
+
+def test_every_method_goes_by_its_name() -> None:
+    assert sorted(METHODS) == ["chita++", "chita-bso", "chita-cd", "magnitude"]
+    for name in METHODS:
+        assert get_method(name) is METHODS[name]
+        assert get_method(name).name == name
+
+
+def test_only_chita_plus_plus_has_many_stages_by_default() -> None:
+    assert {name: method.stages for name, method in METHODS.items()} == {
+        "magnitude": 1,
+        "chita-cd": 1,
+        "chita-bso": 1,
+        "chita++": 60,
+    }
+
+
+@pytest.mark.parametrize("solver", ["bso", "cd"])
+def test_the_solver_is_the_method_inside_chita_plus_plus(solver: str) -> None:
+    method = get_method("chita++", solver)
+    assert (method.name, method.stages, method.curvature) == ("chita++", 60, "fisher")
+    assert method.algorithm == ALGORITHMS[solver]
+
+
+def test_backsolve_is_the_default_solver() -> None:
+    assert get_method("chita++") == get_method("chita++", "bso")
+
+
+@pytest.mark.parametrize(
+    ("name", "solver", "message"),
+    [
+        ("obs", None, r"method must be one of \['chita\+\+', .*'magnitude'\], got 'obs'"),
+        ("chita++", "iht", r"solver must be one of \['bso', 'cd'\], got 'iht'"),
+        ("magnitude", "cd", r"solver='cd' is for method 'chita\+\+' alone, not for 'magnitude'"),
+        ("chita-cd", "cd", "not for 'chita-cd'"),
+    ],
+)
+def test_unknown_names(name: str, solver: str | None, message: str) -> None:
+    with pytest.raises(ChitaError, match=message):
+        get_method(name, solver)

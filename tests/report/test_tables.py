@@ -1,0 +1,51 @@
+"""Results as tables."""
+
+from __future__ import annotations
+
+import chita
+from chita.report.tables import as_text, layer_table, summary_table
+
+from ..pruning import tiny
+
+
+def test_a_row_for_each_layer_and_the_sums() -> None:
+    result = chita.prune(tiny(), [], sparsity=0.9, method="magnitude", progress=False)
+    table = layer_table(result)
+    assert [column.header for column in table.columns] == [
+        "weight",
+        "shape",
+        "weights",
+        "kept",
+        "sparsity",
+    ]
+    kept = [int(mask.sum()) for mask in result.masks.values()]
+    columns = [list(column.cells) for column in table.columns]
+    assert columns == [
+        ["0.weight", "2.weight"],
+        ["8 x 6", "3 x 8"],
+        ["48", "24"],
+        [str(count) for count in kept],
+        [f"{1 - kept[0] / 48:.2%}", f"{1 - kept[1] / 24:.2%}"],
+    ]
+    assert [column.footer for column in table.columns] == ["all", "", "72", "7", "90.28%"]
+    assert table.title == "magnitude: 90.28% of 72 weights are zero"
+
+
+def test_text_has_no_colours_and_fits_the_width() -> None:
+    result = chita.prune(tiny(), [], sparsity=0.5, method="magnitude", progress=False)
+    text = as_text(layer_table(result), width=60)
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 60
+    assert "2.weight" in text
+
+
+def test_a_summary_leaves_out_what_a_method_has_not() -> None:
+    result = chita.prune(tiny(), [], sparsity=0.9, method="magnitude", progress=False)
+    record = {**result.to_dict(), "dense_accuracy": 96.875, "accuracy": 36.2}
+    text = as_text(summary_table(record))
+    rows = {line[1:-2].split("│")[0].strip(): line for line in text.splitlines() if "│" in line}
+    assert "96.88 %" in rows["dense accuracy"] and "36.20 %" in rows["accuracy"]
+    assert "7 of 72" in rows["non-zero weights"]
+    assert rows["objective"].strip("│ ").endswith(" -")
+    with_curvature = as_text(summary_table({**record, "objective": 0.12345, "ridge": 0.00316}))
+    assert "0.1235" in with_curvature and "0.0032" in with_curvature

@@ -1,0 +1,60 @@
+"""The configuration: defaults, the plan of the stages and k."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chita import ChitaError, PruneConfig
+from chita.config import kept_weights
+from chita.schedule import sparsities
+
+
+@given(st.integers(1, 30_000_000), st.integers(0, 9999))
+def test_k_is_the_floor_of_the_exact_product(p: int, ten_thousandths: int) -> None:
+    exact = (1 - Fraction(ten_thousandths, 10_000)) * p
+    assert kept_weights(p, ten_thousandths / 10_000) == exact.numerator // exact.denominator
+
+
+@pytest.mark.parametrize(
+    ("p", "sparsity", "k"), [(32_360, 0.98, 647), (268_336, 0.9, 26_833), (10, 0.9, 1), (10, 0, 10)]
+)
+def test_k_of_the_papers_networks(p: int, sparsity: float, k: int) -> None:
+    assert kept_weights(p, sparsity) == k
+
+
+def test_the_plan_follows_schedule_and_method() -> None:
+    config = PruneConfig(sparsity=0.9, schedule="linear", stages=4, start=0.3, hold=0.25)
+    assert config.plan() == sparsities("linear", 0.9, stages=4, start=0.3, hold=0.25)
+    assert PruneConfig(sparsity=0.9, method="chita-bso").plan() == [0.9]
+    assert PruneConfig(sparsity=0.9, method="magnitude").plan() == [0.9]
+    by_default = PruneConfig(sparsity=0.9).plan()
+    assert by_default == sparsities("polynomial", 0.9, stages=60, start=0.2, hold=0)
+    assert by_default == sorted(by_default)
+    assert PruneConfig(sparsity=0).plan() == [0.0] * 60
+
+
+def test_methods_are_resolved_with_their_solver() -> None:
+    assert PruneConfig(sparsity=0.5).resolve_method().name == "chita++"
+    cd = PruneConfig(sparsity=0.5, solver="cd").resolve_method()
+    assert cd.name == "chita++"
+    assert cd.algorithm == PruneConfig(sparsity=0.5, method="chita-cd").resolve_method().algorithm
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"sparsity": 1.0},
+        {"sparsity": 0.5, "method": "obs"},
+        {"sparsity": 0.5, "schedule": "cosine"},
+        {"sparsity": 0.5, "ridge": "1e-3"},
+        {"sparsity": 0.5, "include": 3},
+    ],
+)
+def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
+    (name, value) = list(keywords.items())[-1]
+    with pytest.raises(ChitaError, match=rf"{name} must be .* got {value!r}"):
+        PruneConfig(**keywords)  # type: ignore[arg-type]
