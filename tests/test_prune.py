@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita import Options, PruneResult
+from chita import PruneResult
 from chita.config import kept_weights
 from chita.evaluate import accuracy
 from chita.schedule import sparsities
@@ -167,7 +167,7 @@ def test_one_stage_is_the_optimiser_on_plain_gradients(
         method=solver,
         block_size=block_size,
         layers=[48, 24],
-        options=Options(iterations=20),
+        iterations=20,
     )
     result = prune(
         OwnLoss(model),

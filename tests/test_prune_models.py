@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 import chita
-from chita import Options, PruneResult
+from chita import PruneResult
 from chita.weights import Weights
 
 from .gradients.truth import brute_force
@@ -35,7 +35,7 @@ def truth(model: nn.Module, pair: tuple[Tensor, Tensor], k: int, **keywords: Any
     weights = Weights(model, include=keywords.pop("include", None))
     A, _ = brute_force(model, weights, *pair, 2, **keywords)
     start = weights.vector().to(torch.promote_types(weights.dtype, torch.float32))
-    w: Tensor = chita.solve(A, start, k, lam=0.01, options=Options(iterations=0)).w
+    w: Tensor = chita.solve(A, start, k, lam=0.01, iterations=0).w
     return w
 
 

@@ -82,7 +82,7 @@ def test_close_to_the_brute_force_optimum(method, inner, alpha, n, lam) -> None:
             lam=lam,
             alpha=alpha,
             method=method,
-            options=Options(inner=inner),
+            inner=inner,
         )
         ratios.append(solution.objective / brute_force(problem, 4))
     assert min(ratios) > 1 - 1e-4  # else the truth is wrong

@@ -35,3 +35,9 @@ def test_a_trace_is_spent_at_its_limit() -> None:
     assert not trace.spent
     trace.iterations = 2
     assert trace.spent
+
+
+def test_unknown_names_are_told() -> None:
+    assert Options.named({"iterations": 7, "step": "lipschitz"}).iterations == 7
+    with pytest.raises(ChitaError, match="'rounds' is no option"):
+        Options.named({"rounds": 3})

@@ -123,10 +123,10 @@ def test_the_input_is_left_alone() -> None:
 
 def test_too_few_iterations_are_reported() -> None:
     A, w0 = data()
-    few = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", options=Options(iterations=1))
+    few = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", iterations=1)
     assert few.iterations == 1
     assert not few.converged
-    none = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", options=Options(iterations=0))
+    none = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", iterations=0)
     assert torch.equal(none.w[none.support], w0[none.support])
 
 

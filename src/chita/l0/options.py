@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
 from chita.errors import ChitaError
 
@@ -36,6 +37,15 @@ class Options:
     tol: float = 1e-4
     step: Step = "paper"
     continuation: int = 0
+
+    @classmethod
+    def named(cls, given: Mapping[str, Any]) -> Options:
+        """The options given by name, as keyword arguments of `chita.solve`."""
+        known = [option.name for option in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise ChitaError(f"{name!r} is no option of solve; the options are {known}")
+        return cls(**given)
 
     def __post_init__(self) -> None:
         for name, least in (("iterations", 0), ("t_ht", 1), ("t_cd", 0), ("continuation", 0)):

@@ -124,7 +124,7 @@ def solve(
     method: Solver = "bso",
     block_size: int | None = None,
     layers: Sequence[int] | None = None,
-    options: Options | None = None,
+    **options: Any,
 ) -> Solution:
     """Minimise 1/2 |A d + alpha e|^2 + (n lam / 2) |d|^2 over w = w0 + d with at most k non-zeros.
 
@@ -137,14 +137,16 @@ def solve(
         method: "bso" (algorithm 5), "cd" (algorithm 4) or "iht" alone.
         block_size: solve in diagonal blocks of at most this size (algorithm 6).
         layers: sizes of the layers that blocks must not cross; one layer by default.
-        options: iterations, cycles, step sizes and tolerance.
+        options: any field of `Options`: iterations, t_ht, t_cd, gamma, active, inner, tol, step,
+            continuation.
     """
     matrix, start = _as_matrix(A, w0)
     _check(matrix, start, k, lam, alpha, method)
     blocks = None if block_size is None else _blocks(matrix.p, layers, block_size)
     problem = Problem.build(matrix, start, lam=float(lam), alpha=float(alpha))
-    algorithm, options = ALGORITHMS[method], options or Options()
-    solution = solve_problem(problem, k, algorithm, options=options, blocks=blocks)
+    solution = solve_problem(
+        problem, k, ALGORITHMS[method], options=Options.named(options), blocks=blocks
+    )
     if isinstance(w0, Tensor):
         return solution
     return Solution(
