@@ -10,6 +10,7 @@ Each run is kept in OUT/cells.jsonl, so that an interrupted benchmark goes on wh
 from __future__ import annotations
 
 import argparse
+import copy
 import itertools
 import json
 import statistics
@@ -18,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 import chita
@@ -63,16 +63,15 @@ def grid(network: str, method: str) -> Iterator[Setting]:
         if network == "mlpnet":
             yield from (replace(base, ridge=ridge) for ridge in (3e-4, 1e-3, 3e-3))
         else:
-            light = replace(base, batch=4, stages=30)  # a quarter of the gradients, half the stages
-            yield from (replace(light, ridge=ridge) for ridge in (2e-2, 5e-3, 5e-2))
+            yield from (replace(base, ridge=ridge) for ridge in (3e-3, 1e-2, 1e-3))
         return
     base = Setting("chita-bso", "auto", batch=1, samples=1000, first_order=False)
     yield base
-    ridges = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    for ridge, first_order in itertools.product(ridges, (False, True)):
-        yield replace(base, ridge=ridge, first_order=first_order)
-        yield replace(base, ridge=ridge, first_order=first_order, continuation=30)
-        yield replace(base, ridge=ridge, first_order=first_order, iterations=500)
+    for ridge, first_order in itertools.product((1e-4, 1e-3, 1e-2, 1e-1), (False, True)):
+        fixed = replace(base, ridge=ridge, first_order=first_order)
+        yield from (fixed, replace(fixed, iterations=500))
+        if network == "mlpnet":
+            yield replace(fixed, continuation=30)
 
 
 class Bench:
@@ -85,7 +84,7 @@ class Bench:
         self.out = out
         self.out.mkdir(parents=True, exist_ok=True)
         self.cells = [json.loads(line) for line in self._lines()]
-        self.dense: dict[int, dict[str, torch.Tensor]] = {}
+        self.dense: dict[int, nn.Module] = {}
 
     def _lines(self) -> list[str]:
         file = self.out / "cells.jsonl"
@@ -93,8 +92,8 @@ class Bench:
 
     def model(self, seed: int) -> nn.Module:
         """The trained network, its batch norm re-estimated over augmented training data."""
-        model = self.network.build().to(self.device)
         if seed not in self.dense:
+            model = self.network.build().to(self.device)
             load_checkpoint(model, self.checkpoint)
             augment = self.network.recipe.augment
             if augment is not None:
@@ -103,9 +102,8 @@ class Bench:
                     device=self.device,
                 )  # fmt: skip
                 reestimate_batch_norm(model, shuffled)
-            self.dense[seed] = model.state_dict()
-        model.load_state_dict(self.dense[seed])
-        return model
+            self.dense[seed] = copy.deepcopy(model)
+        return copy.deepcopy(self.dense[seed])
 
     def run(self, sparsity: float, setting: Setting, seed: int) -> None:
         """One cell, unless it is there already."""
