@@ -1,8 +1,8 @@
 """ridge="auto": lambda by the loss on held-out calibration samples.
 
 The quadratic model cannot tell how far it is to be trusted; the true loss can. The first stage
-looks over the paper's whole grid, later stages start from the last choice, since what is best
-drifts from stage to stage; from there the search walks downhill, half a decade at a time.
+walks downhill over the paper's grid, a decade at a time, later stages start from the last choice,
+since what is best drifts from stage to stage; both end half a decade at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chita.errors import ChitaError
 from chita.l0.solve import Solution
 
 HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
-DECADES = HALF_DECADES[::2]
+MIDDLE = -4  # lambda = 0.01, where the first stage starts to look
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,15 @@ class RidgeSearch:
                 tried[step] = Choice(solution, 10 ** (step / 2), held_out_loss(solution.w))
             return _no_nan(tried[step].held_out_loss)
 
-        here = self._last
-        if here is None or math.isinf(loss(here)):
-            here = min(DECADES, key=loss)
-        while (best := min(_neighbours(here), key=loss)) != here:
-            here = best
+        def downhill(here: int, stride: int) -> int:
+            near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
+            best = min(near, key=loss)  # the first, which is here, wins ties
+            return here if best == here else downhill(best, stride)
+
+        here = downhill(MIDDLE, 2) if self._last is None else self._last
+        if math.isinf(loss(here)):
+            here = min(HALF_DECADES[::2], key=loss)
+        here = downhill(here, 1)
         choice = tried[here]
         if math.isinf(loss(here)):
             raise ChitaError(
@@ -68,11 +72,6 @@ class RidgeSearch:
             )
         self._last = here
         return choice
-
-
-def _neighbours(step: int) -> list[int]:
-    """The step itself, which wins ties, and those beside it on the grid."""
-    return [step, *(near for near in (step - 1, step + 1) if near in HALF_DECADES)]
 
 
 def _no_nan(loss: float | None) -> float:

@@ -15,7 +15,7 @@ from chita.batches import Batch, map_tensors, tensors_of
 from chita.gradients import conv2d, linear  # noqa: F401  (their rules register themselves)
 from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general
-from chita.gradients.losses import Loss, cross_entropy
+from chita.gradients.losses import Loss, row_cross_entropies
 from chita.gradients.rules import by_row, rule_for
 
 
@@ -39,9 +39,10 @@ def write_rows(
     inputs, targets = batch.content
     with captured(found) as calls:
         outputs = model(*inputs)
-    losses = _row_losses(
-        loss or cross_entropy, _nest_by_row(outputs, rows), _nest_by_row(targets, rows)
-    )
+    if loss is None:
+        losses = row_cross_entropies(outputs, targets, rows)
+    else:
+        losses = _row_losses(loss, _nest_by_row(outputs, rows), _nest_by_row(targets, rows))
     edges = [call.output for call in calls]
     gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     written: set[str] = set()

@@ -14,6 +14,8 @@ from chita.errors import ChitaError
 
 Loss = Callable[[Any, Any], Tensor]
 
+IGNORED = -100  # the target that torch's cross-entropy leaves out of its mean
+
 
 def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """The loss of the whole batch, a scalar.
@@ -36,6 +38,15 @@ def cross_entropy(outputs: Any, targets: Any) -> Tensor:
             f"the cross-entropy takes no outputs {_describe(outputs)} with targets "
             f"{_describe(targets)}; pass another loss= ({error})"
         ) from error
+
+
+def row_cross_entropies(outputs: Tensor, targets: Tensor, rows: int) -> Tensor:
+    """The mean cross-entropy of each of R mini-batches, (R,), from all their samples at once."""
+    each = functional.cross_entropy(outputs, targets, reduction="none")
+    counted = (
+        torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
+    )
+    return each.view(rows, -1).sum(1) / counted.view(rows, -1).sum(1)
 
 
 def scalar(value: Any) -> Tensor:
