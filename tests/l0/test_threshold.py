@@ -17,7 +17,8 @@ def test_top_k_is_a_stable_sort_by_magnitude(values: list[int], data: st.DataObj
 @pytest.mark.parametrize("k", [0, 1, 4999, 5000])
 def test_hard_threshold_keeps_exactly_k_of_a_long_vector(k: int) -> None:
     x = torch.randn(5000, generator=torch.Generator().manual_seed(0))
-    kept = hard_threshold(x, k)
+    kept, support = hard_threshold(x, k)
+    assert torch.equal(support, top_k(x, k))
     assert int((kept != 0).sum()) == k
     assert torch.equal(kept[kept != 0], x[kept != 0])
     dropped = x[kept == 0].abs()

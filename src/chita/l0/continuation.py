@@ -8,11 +8,9 @@ say which weights matter. A is the same throughout, so this is still a single st
 
 from __future__ import annotations
 
-import torch
-
 from chita.l0.backsolve import backsolve
 from chita.l0.problem import Iterate, Problem
-from chita.l0.threshold import top_k
+from chita.l0.threshold import hard_threshold
 
 WIDEST = 0.5  # share of the weights to begin with
 
@@ -30,9 +28,6 @@ def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
     for step in range(1, steps + 1):
         point = backsolve(problem, point).point
         size = round(widest * (k / widest) ** (step / steps))
-        support = top_k(point.w, size)
-        w = torch.zeros_like(point.w)
-        w[support] = point.w[support]
-        point = problem.at(w, support)
+        point = problem.at(*hard_threshold(point.w, size))
     point = backsolve(problem, point).point
     return point if point.objective < x.objective else x

@@ -56,6 +56,6 @@ def coordinate_descent(problem: Problem, x: Iterate, *, sweeps: int, tol: float)
     for _ in range(sweeps):
         before, x = x, descent.sweep(x)
         points.append(x)
-        if before.objective - x.objective <= tol * abs(before.objective):
+        if before.objective - x.objective <= tol * before.objective:
             break
     return points

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.l0.threshold import top_k
+from chita.l0.threshold import hard_threshold
 from chita.matrix import GradientMatrix
 
 
@@ -62,10 +62,7 @@ class Problem:
 
     def start(self, k: int) -> Iterate:
         """P_k(w0), where every method starts."""
-        support = top_k(self.w0, k)
-        w = torch.zeros_like(self.w0)
-        w[support] = self.w0[support]
-        return self.at(w, support)
+        return self.at(*hard_threshold(self.w0, k))
 
     def gradient(self, x: Iterate) -> Tensor:
         """grad Q = A^T rho + mu d, shape (p,): one pass over A."""

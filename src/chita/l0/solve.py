@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -149,9 +149,7 @@ def solve(
     )
     if isinstance(w0, Tensor):
         return solution
-    return Solution(
-        **{**vars(solution), "w": solution.w.numpy(), "support": solution.support.numpy()}
-    )
+    return replace(solution, w=solution.w.numpy(), support=solution.support.numpy())
 
 
 def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chita.l0.problem import Iterate, Problem
-from chita.l0.threshold import top_k
+from chita.l0.threshold import hard_threshold, top_k
 
 SHRINK = 0.5  # backtracking: the factor by which a step that does not pay is cut
 SMALLEST = 2.0**-40  # and the share of the first step at which the search gives up
@@ -60,9 +60,7 @@ class Path:
     def at(self, tau: float) -> Iterate:
         """The point w(tau), its residual updated from x's."""
         moved = self.x.w - tau * self.g
-        support = top_k(moved, self.k)
-        w = torch.zeros_like(moved)
-        w[support] = moved[support]
+        w, support = hard_threshold(moved, self.k)
         inside = torch.zeros_like(self.inside)
         inside[support] = True
         # On the old support the residual moves by -tau A_S g_S; the columns that left it or joined

@@ -23,7 +23,7 @@ def top_k(x: Tensor, k: int) -> Tensor:
     return kept.nonzero().squeeze(1)
 
 
-def hard_threshold(x: Tensor, k: int) -> Tensor:
-    """P_k(x): x with all but its k entries of largest magnitude set to zero."""
+def hard_threshold(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
     kept = top_k(x, k)
-    return torch.zeros_like(x).index_copy_(0, kept, x[kept])
+    return torch.zeros_like(x).index_copy_(0, kept, x[kept]), kept
