@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from chita.errors import ChitaError
-from chita.evaluate import device_of, modes_restored
+from chita.modes import device_of, modes_restored
 
 
 @torch.no_grad()

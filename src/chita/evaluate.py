@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-
-
-@contextmanager
-def modes_restored(model: nn.Module) -> Iterator[None]:
-    """Give every module its training flag back at the end, whatever happens in between."""
-    flags = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, flag in flags:
-            module.training = flag
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """The device of the model's first parameter or buffer; the CPU if it has none."""
-    for tensor in (*model.parameters(), *model.buffers()):
-        return tensor.device
-    return torch.device("cpu")
+from chita.modes import device_of, evaluating
 
 
 @torch.no_grad()
@@ -44,8 +26,7 @@ def accuracy(
     """
     device = device_of(model) if device is None else device
     correct = total = 0
-    with modes_restored(model):
-        model.eval()
+    with evaluating(model):
         for inputs, targets in batches:
             predictions = model(inputs.to(device)).argmax(dim=1)
             correct += int((predictions == targets.to(device)).sum())

@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from chita.data.dataset import Augmentation, Batches, ImageData
 from chita.errors import ChitaError
-from chita.evaluate import device_of, modes_restored
+from chita.modes import device_of, modes_restored
 
 logger = logging.getLogger(__name__)
 

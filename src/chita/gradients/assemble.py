@@ -15,10 +15,10 @@ from chita.gradients.batched import write_rows
 from chita.gradients.capture import owners
 from chita.gradients.losses import Loss
 from chita.gradients.memory import rows_at_once, saved_tensors
-from chita.gradients.modes import differentiable, evaluating
 from chita.gradients.row_by_row import plain_row
 from chita.gradients.self_check import self_check
 from chita.matrix import GradientMatrix
+from chita.modes import differentiable, evaluating
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from torch import nn
 from chita.batches import Batch
 from chita.errors import ChitaError
 from chita.gradients.losses import Loss, batch_loss
-from chita.gradients.modes import evaluating
+from chita.modes import device_of, evaluating
 
 
 @torch.no_grad()
@@ -22,8 +22,7 @@ def mean_loss(model: nn.Module, batches: Iterable[Batch], loss: Loss | None = No
         batches: such as `SampleStream.take` gives.
         loss: as for `gradient_matrix`.
     """
-    parameter = next(model.parameters(), None)
-    device = torch.device("cpu") if parameter is None else parameter.device
+    device = device_of(model)
     total, samples = 0.0, 0
     with evaluating(model):
         for batch in batches:

@@ -1,4 +1,4 @@
-"""The state a model is in while its gradients are taken, and its return to what it was."""
+"""The state a model is in, and its return to what it was."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from chita.weights import Weights
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Eval mode, so that batch norm mixes no samples; each module's own flag comes back."""
+def modes_restored(model: nn.Module) -> Iterator[None]:
+    """Give every module its training flag back at the end, whatever happens in between."""
     flags = [(module, module.training) for module in model.modules()]
     try:
-        model.eval()
         yield
     finally:
-        for module, training in flags:
-            module.training = training
+        for module, flag in flags:
+            module.training = flag
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Eval mode, so that batch norm mixes no samples; each module's own flag comes back."""
+    with modes_restored(model):
+        model.eval()
+        yield
 
 
 @contextmanager
@@ -35,3 +42,10 @@ def differentiable(weights: Weights) -> Iterator[None]:
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The device of the model's first parameter or buffer; the CPU if it has none."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
