@@ -16,7 +16,7 @@ class OverTheMiddle(nn.Module):
     def __init__(self, inputs: int, hidden: int, bias: bool) -> None:
         super().__init__()
         self.first = nn.Linear(inputs, hidden, bias=bias)
-        self.act = nn.ReLU(inplace=True)
+        self.act = nn.LeakyReLU(0.1, inplace=True)  # in place, and never dead
         self.second = nn.Linear(hidden, 3, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
