@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.files import write_whole
 
 _PICKLED = (".pt", ".pth")
 _WRAPPERS = ("state_dict", "model")
@@ -42,19 +42,12 @@ def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path)
 
     The file appears at once and whole, or not at all. Tensors that share memory are written each.
     """
-    path = Path(path)
     tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
     # Copies, because safetensors takes no two tensors on the same memory.
     content = safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     )
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
-            written = Path(scratch) / path.name
-            written.write_bytes(content)
-            written.replace(path)
-    except OSError as error:
-        raise ChitaError(f"cannot write the checkpoint {path}: {error}") from error
+    write_whole(Path(path), content)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:

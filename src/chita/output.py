@@ -13,7 +13,10 @@ import yaml
 
 from chita.checkpoint import save_checkpoint
 from chita.errors import ChitaError
+from chita.files import write_whole
 from chita.result import PruneResult
+
+RUN = ("network", "data", "checkpoint", "reestimate_bn")  # of the record: what was pruned
 
 
 def prepare_folder(folder: Path) -> None:
@@ -37,21 +40,10 @@ def write_run(folder: Path, result: PruneResult, record: Mapping[str, Any]) -> N
     save_checkpoint(result.model, folder / "model.safetensors")
     save_checkpoint(result.masks, folder / "masks.safetensors")
     config = {name: _plain(value) for name, value in asdict(result.config).items()}
-    config |= {name: record[name] for name in ("network", "data", "checkpoint") if name in record}
-    _write_text(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    _write_text(folder / "result.json", json.dumps(record, indent=2) + "\n")
+    config |= {name: record[name] for name in RUN if name in record}
+    write_whole(folder / "config.yaml", yaml.safe_dump(config, sort_keys=False).encode())
+    write_whole(folder / "result.json", f"{json.dumps(record, indent=2)}\n".encode())
 
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-
-
-def _write_text(path: Path, text: str) -> None:
-    """Write the file so that it appears at once and whole."""
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as scratch:
-            written = Path(scratch) / path.name
-            written.write_text(text)
-            written.replace(path)
-    except OSError as error:
-        raise ChitaError(f"cannot write {path}: {error}") from error
