@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from chita import apply_masks, zoo
-from chita.cli import app
+from chita.cli import app, main
 from chita.errors import ChitaError
 
 EMBEDDED = zoo.NETWORKS["mlpnet"].embedded
@@ -66,6 +66,7 @@ def test_out_holds_the_model_the_masks_and_the_story(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run/result.json").read_text()) == record
     config = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
     assert config["samples"] == 50
+    assert config["reestimate_bn"] is False
     assert config["exclude"] == ["fc3.weight"]
 
 
@@ -128,6 +129,17 @@ def test_train_writes_a_checkpoint_that_prune_takes(tmp_path: Path) -> None:
         "--checkpoint", str(target), "--data", "mnist-slice", "--method", "magnitude",
     )  # fmt: skip
     assert record["dense_accuracy"] > 85
+
+
+def test_errors_are_shown_as_they_are(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brackets are no markup."""
+    name = "chita[plots] and [/b].safetensors"
+    monkeypatch.setattr(sys, "argv", ["chita", "prune", "mlpnet", "--checkpoint", name])
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert name in capsys.readouterr().err
 
 
 def test_module_reports_errors_in_one_line() -> None:

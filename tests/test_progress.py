@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import chita
-from chita.progress import stage_bar
+from chita.progress import stage_bar, step_bar
 
 from .pruning import points, tiny
 
@@ -35,6 +35,8 @@ def test_nothing_where_there_is_no_terminal(
         monkeypatch.delenv(variable, raising=False)
     with stage_bar(2, show=True) as advance:
         advance(0.5)
+    with step_bar("reading") as update:
+        update(1, 2)
     assert capsys.readouterr() == ("", "")
 
 

@@ -13,6 +13,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.progress import track
 
 from chita import data, zoo
@@ -125,7 +126,7 @@ def prune_command(
     data_name = data_name or _default_data(known, checkpoint)
     model = known.build().to(place)
     load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
-    splits = data.load(data_name)
+    splits = _load_data(data_name)
     if reestimate_bn:
         augmented = data.Batches(
             splits.train, 128, shuffle=True, augment=known.recipe.augment, seed=seed, device=place
@@ -139,6 +140,7 @@ def prune_command(
         "network": network,
         "data": data_name,
         "checkpoint": None if checkpoint is None else str(checkpoint),
+        "reestimate_bn": reestimate_bn,
         "dense_accuracy": dense_accuracy,
         "accuracy": accuracy(model, test),
         **result.to_dict(),
@@ -168,13 +170,15 @@ def train_command(
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     prepare_folder(out.parent)
     place = _device(device)
-    splits = data.load(data_name or known.data)
+    splits = _load_data(data_name or known.data)
     model = known.build().to(place)
     with step_bar("training") as progress:
         train(model, splits.train, recipe, seed=seed, progress=progress)
     save_checkpoint(model, out)
     score = accuracy(model, data.Batches(splits.test, 1000, device=place))
-    Console().print(f"{network}: {score:.2f} % of the test set, written to {out}")
+    Console().print(
+        f"{network}: {score:.2f} % of the test set, written to {out}", soft_wrap=True, markup=False
+    )
 
 
 @data_app.command("get")
@@ -184,7 +188,7 @@ def get_command(
     """Find or download a data set, check it, and say where it is."""
     with step_bar(f"fetching {name}") as progress:
         where = data.get(name, progress=progress)
-    Console().print(f"{name} is in {where}", soft_wrap=True)
+    Console().print(f"{name} is in {where}", soft_wrap=True, markup=False)
 
 
 @app.command("demo")
@@ -207,6 +211,11 @@ def _default_data(network: zoo.Network, checkpoint: Path | None) -> str:
     if checkpoint is None and network.embedded is not None:
         return network.embedded.data
     return network.data
+
+
+def _load_data(name: str) -> data.Splits:
+    with step_bar(f"fetching {name}") as progress:
+        return data.load(name, progress=progress)
 
 
 def _shipped_checkpoint(network: zoo.Network) -> Path:
@@ -233,5 +242,6 @@ def main() -> None:
     try:
         app()
     except ChitaError as error:
-        _stderr().print(f"[bold red]error:[/] {error}", soft_wrap=True, highlight=False)
+        message = f"[bold red]error:[/] {escape(str(error))}"
+        _stderr().print(message, soft_wrap=True, highlight=False)
         sys.exit(1)

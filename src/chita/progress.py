@@ -1,4 +1,7 @@
-"""The progress bar of a run, on standard error, so that standard output stays clean."""
+"""Progress bars, on standard error, so that standard output stays clean.
+
+They are shown on a terminal alone: a log file would get nothing but an empty line.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
 def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """A bar over the stages; yields a function to call after each with the sparsity reached.
-
-    It is shown on a terminal alone: a log file would get nothing but an empty line.
-    """
-    console = Console(stderr=True)
+    """A bar over the stages; yields a function to call after each with the sparsity reached."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    shown = show and console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
+    with _bar(*columns, show=show) as progress:
         task = progress.add_task("pruning", total=stages)
 
         def advance(sparsity: float) -> None:
@@ -35,10 +40,16 @@ def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
 @contextmanager
 def step_bar(description: str) -> Iterator[Callable[[int, int], None]]:
     """A bar for work that reports how much is done and how much there is (0 if unknown)."""
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with _bar(*Progress.get_default_columns(), show=True) as progress:
         task = progress.add_task(description, total=None)
 
         def update(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total or None)
 
         yield update
+
+
+def _bar(*columns: ProgressColumn, show: bool) -> Progress:
+    console = Console(stderr=True)
+    shown = show and console.is_terminal
+    return Progress(*columns, console=console, transient=True, disable=not shown)
