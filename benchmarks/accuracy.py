@@ -69,9 +69,9 @@ def grid(network: str, method: str) -> Iterator[Setting]:
     yield base
     for ridge, first_order in itertools.product((1e-4, 1e-3, 1e-2, 1e-1), (False, True)):
         fixed = replace(base, ridge=ridge, first_order=first_order)
-        yield from (fixed, replace(fixed, iterations=500))
+        yield fixed
         if network == "mlpnet":
-            yield replace(fixed, continuation=30)
+            yield replace(fixed, continuation=15)
 
 
 class Bench:

@@ -16,7 +16,7 @@ from chita.evaluate import accuracy
 from chita.prune import prune
 from chita.report.figures import accuracy_figure
 
-SPARSITIES = (0.5, 0.8, 0.9, 0.95, 0.98)
+SPARSITIES = (0.8, 0.9, 0.95, 0.98)
 METHODS = {"magnitude": "magnitude", "CHITA": "chita-bso", "CHITA++": "chita++"}
 
 
