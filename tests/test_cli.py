@@ -120,9 +120,14 @@ def test_output_folder_is_tried_before_the_work(tmp_path: Path) -> None:
         )
 
 
-def test_train_writes_a_checkpoint_that_prune_takes(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "mlpnet.safetensors"
-    arguments = ["train", "mlpnet", "--data", "mnist-slice", "--epochs", "1", "--out", str(target)]
+@pytest.mark.parametrize("out", [None, "new/network.safetensors"])
+def test_train_writes_a_checkpoint_that_prune_takes(
+    out: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = tmp_path / (out or "mlpnet.safetensors")
+    arguments = ["train", "mlpnet", "--data", "mnist-slice", "--epochs", "1"]
+    arguments += ["--out", out] if out else []
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     record = prune(

@@ -181,6 +181,7 @@ def test_held_out_inputs_that_are_not_finite() -> None:
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
+        ("mse", "loss must be a function .* got 'mse'"),
         (lambda y, t: y.square().mean(1), r"must be a scalar tensor .* got one of shape \(2,\)"),
         (lambda y, t: 0.5, "must be a scalar tensor .* got one of type float"),
         (lambda y, t: y.mean().item(), "must be a scalar tensor .* no .item"),

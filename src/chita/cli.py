@@ -40,7 +40,7 @@ app.add_typer(data_app, name="data")
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the order of the samples.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
 
 
 @app.callback()
@@ -157,17 +157,18 @@ def prune_command(
 @app.command("train")
 def train_command(
     network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
-    out: Annotated[Path, typer.Option(help="Where the checkpoint goes.")],
     data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
         None
     ),
     epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="MODEL.safetensors by default.")] = None,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
     """Train a network by its recipe: the embedded MLPNet is `chita train mlpnet --seed 0`."""
     known = zoo.get(network)
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
+    out = out or Path(f"{network}.safetensors")
     prepare_folder(out.parent)
     place = _device(device)
     splits = _load_data(data_name or known.data)

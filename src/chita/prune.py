@@ -116,6 +116,8 @@ def prune(
     )
     if not isinstance(model, nn.Module):
         raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if loss is not None and not callable(loss):
+        raise ChitaError(f"loss must be a function of outputs and targets, got {loss!r}")
     model = model if inplace else copy.deepcopy(model)
     return _Run(model, batches, loss, config).all_stages(progress)
 

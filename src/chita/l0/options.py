@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from chita.errors import ChitaError
@@ -52,6 +53,10 @@ class Options:
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= least):
                 raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")
+        for name in ("gamma", "active", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or value == float("inf"):
+                raise ChitaError(f"{name} must be a finite number, got {value!r}")
         if not self.gamma > 1:
             raise ChitaError(f"gamma must be greater than 1, got {self.gamma!r}")
         if not (self.active >= 1 or self.active == 0):

@@ -176,16 +176,23 @@ def _check(
 ) -> None:
     if not isinstance(k, (int, np.integer)) or not 0 <= k <= matrix.p:
         raise ChitaError(f"k must be an integer from 0 to p = {matrix.p}, got {k!r}")
-    if not (math.isfinite(lam) and lam >= 0):
+    if not (_is_finite(lam) and lam >= 0):
         raise ChitaError(f"lam must be a finite number of at least 0, got {lam!r}")
-    if not math.isfinite(alpha):
-        raise ChitaError(f"alpha must be finite, got {alpha!r}")
+    if not _is_finite(alpha):
+        raise ChitaError(f"alpha must be a finite number, got {alpha!r}")
     if method not in get_args(Solver):
         raise ChitaError(f"method must be one of {get_args(Solver)}, got {method!r}")
     if not bool(w0.isfinite().all()):
         raise ChitaError("w0 holds NaN or infinite values")
     if not bool(matrix.adjoint(w0.new_ones(matrix.n)).isfinite().all()):
         raise ChitaError("A holds NaN or infinite values")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError):
+        return False
 
 
 def _blocks(p: int, layers: Sequence[int] | None, block_size: int) -> list[tuple[int, int]]:
