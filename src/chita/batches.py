@@ -214,7 +214,7 @@ def _concatenate(nests: list[Any]) -> Any:
         return torch.cat(nests)
     if isinstance(first, Mapping):
         return {key: _concatenate([nest[key] for nest in nests]) for key in first}
-    if isinstance(first, tuple | list):
+    if isinstance(first, (tuple, list)):
         return tuple(_concatenate(list(same)) for same in zip(*nests, strict=True))
     return first
 

@@ -29,17 +29,18 @@ class Point:
 
 
 def run_demo(folder: Path, console: Console) -> None:
-    """Prune at several sparsities, show the last in a table, and draw all into accuracy.png."""
+    """Prune at several sparsities, show them in a table, and draw them into accuracy.png."""
     network = zoo.get("mlpnet")
-    if network.embedded is None:
+    embedded = network.embedded
+    if embedded is None:
         raise ChitaError("the demonstration needs the network that ships with chita")
-    splits = data.load(network.embedded.data)
+    splits = data.load(embedded.data)
     test = data.Batches(splits.test, 1000)
     calibration = data.Batches(splits.train.shuffled(0), 1024)
 
     def dense() -> nn.Module:
         model = network.build()
-        load_checkpoint(model, network.embedded.checkpoint)  # type: ignore[union-attr]
+        load_checkpoint(model, embedded.checkpoint)
         return model
 
     dense_accuracy = accuracy(dense(), test)
@@ -62,7 +63,7 @@ def run_demo(folder: Path, console: Console) -> None:
         title="MLPNet on MNIST",
     )
     console.print(_table(curves, dense_accuracy))
-    console.print(f"accuracy against sparsity: {figure}", soft_wrap=True)
+    console.print(f"accuracy against sparsity: {figure}", soft_wrap=True, markup=False)
 
 
 def _table(curves: dict[str, list[Point]], dense_accuracy: float) -> Table:
