@@ -64,7 +64,8 @@ def grid(network: str, method: str) -> Iterator[Setting]:
         base = Setting("chita++", "auto", batch=16, samples=1000)
         yield base
         if network == "mlpnet":
-            yield from (replace(base, ridge=ridge) for ridge in (3e-4, 1e-3, 3e-3))
+            yield replace(base, ridge=1e-3, stages=15)  # the paper's number of stages
+            yield replace(base, ridge=3e-4)
         else:
             yield from (replace(base, ridge=ridge) for ridge in (3e-3, 1e-2, 1e-3))
         return
