@@ -171,4 +171,20 @@ def test_data_that_dry_up() -> None:
 )
 def test_samples_that_do_not_fit_together(other: object) -> None:
     with pytest.raises(ChitaError, match="cannot be joined"):
-        list(SampleStream([(torch.zeros(1, 2), torch.zeros(1)), other]).take(2, 2))
+        list(SampleStream([(torch.zeros(1, 2), torch.zeros(1)), other]).take(2, 2, unit=2))
+
+
+def test_samples_of_different_shapes_are_not_joined() -> None:
+    given = [(torch.ones(4, length), torch.zeros(4)) for length in (3, 3, 5, 3)]
+    pieces = list(SampleStream(given).take(16, 100, unit=4))
+    assert [(piece.size, piece.content[0][0].shape[1]) for piece in pieces] == [
+        (8, 3),
+        (4, 5),
+        (4, 3),
+    ]
+
+
+def test_a_unit_is_never_cut_where_the_shape_changes() -> None:
+    given = [(torch.ones(3, length), torch.zeros(3)) for length in (3, 5)]
+    with pytest.raises(ChitaError, match="differ"):
+        list(SampleStream(given).take(6, 6, unit=2))

@@ -11,6 +11,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
+import chita
 from chita import apply_masks, zoo
 from chita.cli import app, main
 from chita.errors import ChitaError
@@ -159,3 +160,23 @@ def test_module_reports_errors_in_one_line() -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("error: network 'lenet' is unknown")
     assert "Traceback" not in done.stderr
+
+
+def test_version() -> None:
+    done = CliRunner().invoke(app, ["--version"], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert done.stdout == f"chita {chita.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["prune", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
+        (["train", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
+        (["train", "mlpnet", "--out", "weights.pt"], "ends in .safetensors"),
+        (["prune", "mlpnet", "--device", "meta"], "meta"),
+    ],
+)
+def test_what_does_not_go_together_is_told_first(arguments: list[str], says: str) -> None:
+    with pytest.raises(ChitaError, match=says):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)

@@ -192,3 +192,27 @@ def test_sparsity_so_high_that_nothing_is_left() -> None:
     assert result.nonzeros == 0
     assert not any(bool(mask.any()) for mask in result.masks.values())
     assert model(points(2)[0]).isfinite().all()
+
+
+class LastStep(nn.Module):
+    """An LSTM over sequences of any length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(3, 6, batch_first=True)
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.lstm(x)[0][:, -1])
+        return out
+
+
+def test_batches_of_different_lengths() -> None:
+    generator = torch.Generator().manual_seed(0)
+    batches = [
+        (torch.randn(8, length, 3, generator=generator), torch.arange(8) % 4)
+        for length in (2, 3, 4, 5, 6)
+    ]
+    model = LastStep()
+    result = chita.prune(model, batches, sparsity=0.5, stages=2, batch=4, progress=False)
+    assert result.nonzeros == 12

@@ -7,6 +7,8 @@ from chita.prune import prune
 from chita.result import PruneResult
 from chita.weights import apply_masks
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ChitaError",
     "Options",

@@ -98,22 +98,26 @@ class SampleStream:
         self._held_out = count
         return held
 
-    def take(self, count: int, chunk: int) -> Iterator[Batch]:
+    def take(self, count: int, chunk: int, *, unit: int = 1) -> Iterator[Batch]:
         """The next `count` samples in pieces of `chunk`, the last one possibly smaller.
 
         Goes on where the last call stopped, and starts anew at the end of the data. At most one
-        piece and one given batch are held at a time.
+        piece and one given batch are held at a time. Samples of different shapes are not joined:
+        where the shape changes after whole units of `unit` samples, the piece ends.
         """
         while count > 0:
-            piece = self._piece(min(chunk, count))
+            piece = self._piece(min(chunk, count), unit)
             count -= piece.size
             yield piece
 
-    def _piece(self, size: int) -> Batch:
+    def _piece(self, size: int, unit: int) -> Batch:
         parts: list[Batch] = []
         missing = size
         while missing:
             batch = self._rest or self._next()
+            if parts and (size - missing) % unit == 0 and _differ_in_shape(batch, parts[0]):
+                self._rest = batch
+                break
             parts.append(batch[:missing])
             self._rest = batch[missing:] if batch.size > missing else None
             missing -= parts[-1].size
@@ -147,6 +151,17 @@ class SampleStream:
             if passed > self._held_out:
                 return batch[batch.size - (passed - self._held_out) :]
         return None
+
+
+def _differ_in_shape(one: Batch, other: Batch) -> bool:
+    """Whether two batches of the same structure have samples of different shapes."""
+    first, second = (_sorted_by_key(batch.content) for batch in (one, other))
+    shapes, others = ([t.shape[1:] for t in tensors_of(nest)] for nest in (first, second))
+    return type(first) is type(second) and len(shapes) == len(others) and shapes != others
+
+
+def _sorted_by_key(content: Any) -> Any:
+    return dict(sorted(content.items())) if isinstance(content, dict) else content
 
 
 def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:

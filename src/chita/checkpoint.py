@@ -25,6 +25,8 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> None:
             "state_dict" or "model".
     """
     path = Path(path)
+    if path.is_dir():
+        raise ChitaError(f"checkpoint {path} is a folder: give a file")
     found = _read_pickled(path) if path.suffix in _PICKLED else _read_safetensors(path)
     wanted = model.state_dict()
     _check_names(wanted, found, path)
@@ -61,7 +63,10 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the unpickler raises nearly anything on a damaged file
-        raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {error}") from error
+        reason = "it is damaged, or holds more than tensors, which might run code"
+        if isinstance(error, OSError):
+            reason = str(error)
+        raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {reason}") from error
     for wrapper in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]

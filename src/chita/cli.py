@@ -16,10 +16,12 @@ from rich.logging import RichHandler
 from rich.markup import escape
 from rich.progress import track
 
+import chita
 from chita import data, zoo
 from chita.batch_norm import reestimate_batch_norm
 from chita.checkpoint import load_checkpoint, save_checkpoint
 from chita.config import PruneConfig
+from chita.data.sources import SOURCES
 from chita.demo import run_demo
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
@@ -43,9 +45,18 @@ Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if 
 Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        Console().print(f"chita {chita.__version__}", highlight=False)
+        raise typer.Exit
+
+
 @app.callback()
 def setup(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Say it.")
+    ] = False,
 ) -> None:
     """Prune trained neural networks by combinatorial optimisation."""
     level = logging.INFO if verbose else logging.WARNING
@@ -66,18 +77,24 @@ def prune_command(
     method: Annotated[
         str, typer.Option(help="magnitude, chita-cd, chita-bso or chita++.")
     ] = "chita++",
-    solver: Annotated[str | None, typer.Option(help="Inside chita++: bso or cd.")] = None,
-    stages: Annotated[int | None, typer.Option(help="Stages of pruning.")] = None,
+    solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
+    stages: Annotated[
+        int | None, typer.Option(help="Stages: 60 for chita++, else 1, by default.")
+    ] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="exponential, linear, constant or polynomial.")
+        str | None, typer.Option(help="exponential, linear, constant or polynomial (default).")
     ] = None,
     start: Annotated[float, typer.Option(help="Sparsity of the first stage.")] = 0.2,
     hold: Annotated[float, typer.Option(help="Share of the stages that stay at the end.")] = 0.0,
-    samples: Annotated[int | None, typer.Option(help="n, the rows of A.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="n, the rows of A; at most 1000 by default.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="m, the samples averaged into a row.")] = 16,
     ridge: Annotated[str, typer.Option(help="lambda, or auto.")] = "auto",
     first_order: Annotated[bool, typer.Option(help="Use the first-order term.")] = True,
-    iterations: Annotated[int | None, typer.Option(help="IHT updates a stage.")] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="IHT updates a stage: 50 for chita-cd, else 5.")
+    ] = None,
     continuation: Annotated[
         int, typer.Option(help="Shrinking supports on the way to the first one of a stage.")
     ] = 0,
@@ -123,7 +140,7 @@ def prune_command(
     if out is not None:
         prepare_folder(out)
     place = _device(device)
-    data_name = data_name or _default_data(known, checkpoint)
+    data_name = _data_name(known, data_name, checkpoint)
     model = known.build().to(place)
     load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
     splits = _load_data(data_name)
@@ -169,9 +186,11 @@ def train_command(
     known = zoo.get(network)
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")
+    if out.suffix != ".safetensors" or out.is_dir():
+        raise ChitaError(f"out must be a file that ends in .safetensors, got {out}")
     prepare_folder(out.parent)
     place = _device(device)
-    splits = _load_data(data_name or known.data)
+    splits = _load_data(_data_name(known, data_name or known.data, None))
     model = known.build().to(place)
     with step_bar("training") as progress:
         train(model, splits.train, recipe, seed=seed, progress=progress)
@@ -184,11 +203,12 @@ def train_command(
 
 @data_app.command("get")
 def get_command(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(data.NAMES)}.")],
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(SOURCES)}.")],
 ) -> None:
     """Find or download a data set, check it, and say where it is."""
     with step_bar(f"fetching {name}") as progress:
         where = data.get(name, progress=progress)
+    data.load(name)  # files that were here before may be damaged
     Console().print(f"{name} is in {where}", soft_wrap=True, markup=False)
 
 
@@ -208,10 +228,15 @@ def _parse_ridge(ridge: str) -> float | str:
         raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
 
 
-def _default_data(network: zoo.Network, checkpoint: Path | None) -> str:
-    if checkpoint is None and network.embedded is not None:
-        return network.embedded.data
-    return network.data
+def _data_name(network: zoo.Network, given: str | None, checkpoint: Path | None) -> str:
+    """The data set asked for, or the one that goes with the weights."""
+    embedded = [] if network.embedded is None else [network.embedded.data]
+    if given is None:
+        return embedded[0] if checkpoint is None and embedded else network.data
+    if given not in (network.data, *embedded):
+        fitting = " or ".join([network.data, *embedded])
+        raise ChitaError(f"{network.name} takes --data {fitting}, got {given!r}")
+    return given
 
 
 def _load_data(name: str) -> data.Splits:
@@ -228,7 +253,7 @@ def _shipped_checkpoint(network: zoo.Network) -> Path:
 def _device(name: str | None) -> torch.device:
     try:
         place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(0, device=place)
+        torch.empty(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
         raise ChitaError(f"device {name!r} cannot be used: {error}") from error
     return place

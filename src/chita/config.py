@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal
 
 from chita.errors import ChitaError
@@ -83,7 +84,7 @@ def _require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> 
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _is_share(value: Any) -> bool:
@@ -91,7 +92,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_natural(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
 def _is_seed(value: Any) -> bool:

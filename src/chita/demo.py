@@ -54,6 +54,7 @@ def run_demo(folder: Path, console: Console) -> None:
                     dense(), calibration, sparsity=sparsity, method=method, progress=False
                 )
                 curves[name].append(Point(accuracy(result.model, test), result.seconds.total))
+    console.print(_table(curves, dense_accuracy))
     figure = folder / "accuracy.png"
     accuracy_figure(
         figure,
@@ -62,7 +63,6 @@ def run_demo(folder: Path, console: Console) -> None:
         dense=dense_accuracy,
         title="MLPNet on MNIST",
     )
-    console.print(_table(curves, dense_accuracy))
     console.print(f"accuracy against sparsity: {figure}", soft_wrap=True, markup=False)
 
 

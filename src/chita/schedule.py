@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 
 from chita.errors import ChitaError
 
@@ -31,7 +32,7 @@ def sparsities(
     """
     if schedule not in MESHES:
         raise ChitaError(f"schedule must be one of {sorted(MESHES)}, got {schedule!r}")
-    if not (isinstance(stages, int) and stages >= 1):
+    if not (isinstance(stages, Integral) and stages >= 1):
         raise ChitaError(f"stages must be an integer of at least 1, got {stages!r}")
     for name, value in (("start", start), ("hold", hold)):
         if not 0 <= value < 1:

@@ -134,7 +134,7 @@ def _npm_pack(package: str, folder: Path) -> Path:
         raise ChitaError(f"cannot fetch the npm package {package}: there is no npm client")
     try:
         subprocess.run(
-            [npm, "pack", package, "--ignore-scripts"],
+            [npm, "pack", package, "--ignore-scripts", "--fetch-retries=1"],
             cwd=folder,
             check=True,
             capture_output=True,

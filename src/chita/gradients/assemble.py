@@ -68,7 +68,7 @@ def gradient_matrix(
     with evaluating(model), differentiable(weights):
         filler = _Filler(model, weights, rows, batch, loss)
         filler.first(next(stream.take(batch, batch)))
-        for chunk in stream.take((rows - 1) * batch, filler.chunk_rows * batch):
+        for chunk in stream.take((rows - 1) * batch, filler.chunk_rows * batch, unit=batch):
             filler.next(chunk)
     _check_finite_gradients(weights, filler.columns)
     return Gradients(GradientMatrix(filler.columns), float(filler.losses.mean()))

@@ -147,6 +147,8 @@ def solve(
     solution = solve_problem(
         problem, k, ALGORITHMS[method], options=Options.named(options), blocks=blocks
     )
+    if not math.isfinite(solution.objective):
+        raise ChitaError("the objective overflowed: A or w0 hold too large values; scale them down")
     if isinstance(w0, Tensor):
         return solution
     return replace(solution, w=solution.w.numpy(), support=solution.support.numpy())

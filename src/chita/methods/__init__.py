@@ -19,7 +19,7 @@ __all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]
 
 def get_method(name: str, solver: str | None = None) -> Method:
     """The method called `name`; `solver` names the single-stage method inside CHITA++."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ChitaError(f"method must be one of {sorted(METHODS)}, got {name!r}")
     if solver is None:
         return METHODS[name]
