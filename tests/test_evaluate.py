@@ -13,7 +13,6 @@ def test_share_of_samples_over_uneven_batches() -> None:
         (outputs[3:], torch.tensor([0])),  # none of one
     ]
     assert accuracy(nn.Identity(), batches) == 50.0
-    assert accuracy(nn.Identity(), batches, device="cpu") == 50.0
 
 
 def test_runs_in_eval_mode_and_restores_each_module() -> None:

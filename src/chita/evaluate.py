@@ -12,19 +12,14 @@ from chita.modes import device_of, evaluating
 
 
 @torch.no_grad()
-def accuracy(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    device: torch.device | str | None = None,
-) -> float:
+def accuracy(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
     """The share of samples, in percent, whose largest output is at the target.
 
     Args:
         model: gives (B, classes) outputs; evaluated in eval mode and left in its own modes.
-        batches: inputs and (B,) targets.
-        device: where the inputs go; by default where the model is.
+        batches: inputs and (B,) targets; they go where the model is.
     """
-    device = device_of(model) if device is None else device
+    device = device_of(model)
     correct = total = 0
     with evaluating(model):
         for inputs, targets in batches:
