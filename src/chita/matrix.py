@@ -38,6 +38,7 @@ class GradientMatrix:
             )
         self.stored = stored
         self._last_gram: tuple[Tensor, Tensor] | None = None
+        self._last_norms: tuple[Tensor, Tensor] | None = None
 
     @property
     def n(self) -> int:
@@ -142,8 +143,11 @@ class GradientMatrix:
         return product
 
     def square_norms(self, index: Tensor) -> Tensor:
-        """The diagonal of A_S A_S^T, shape (n,): one pass over A_S."""
+        """The diagonal of A_S A_S^T, shape (n,): one pass over A_S. Remembered as `gram` is."""
+        if self._last_norms is not None and torch.equal(self._last_norms[0], index):
+            return self._last_norms[1]
         total = self.stored.new_zeros(self.n)
         for chunk in self.chunks(index):
             total += chunk.square().sum(0)
+        self._last_norms = (index, total)
         return total
