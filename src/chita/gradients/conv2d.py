@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -23,7 +24,8 @@ def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
     if "weight" in call.owner.owned:
         left = g.reshape(rows, conv.groups, conv.out_channels // conv.groups, -1)
         right = _windows(conv, by_row(_padded(conv, call.input), rows), gradient.shape[2:])
-        yield from row_products("weight", left, right)
+        tf32 = torch.backends.cudnn.allow_tf32  # the pass itself is no more exact than this
+        yield from row_products("weight", left, right, tf32=tf32)
 
 
 def _windows(conv: nn.Conv2d, x: Tensor, size: tuple[int, ...]) -> Tensor:
