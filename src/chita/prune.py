@@ -19,10 +19,11 @@ from chita.batches import Batch, SampleStream
 from chita.config import PruneConfig, Ridge, kept_weights
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, mean_loss
-from chita.l0.blocks import cut_blocks
+from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
 from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
+from chita.memory import check_memory
 from chita.progress import stage_bar
 from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
 from chita.ridge import Choice, RidgeSearch
@@ -140,6 +141,9 @@ class _Run:
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
             self.samples, self.held_out = _divide_samples(self.stream, config)
+        sizes = tuple(weight.parameter.numel() for weight in self.weights)
+        self.layout = Layout(sizes, config.block_size)
+        check_memory(self.method, self.layout, self.samples, self.weights.device)
 
     def all_stages(self, progress: bool) -> PruneResult:
         rows: list[StageRow] = []
@@ -227,15 +231,14 @@ class _Run:
         options = replace(self.method.options, continuation=config.continuation)
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)
-        blocks = None
-        if config.block_size is not None:
-            blocks = cut_blocks([w.parameter.numel() for w in self.weights], config.block_size)
         alpha = 1 / config.batch if config.first_order else 0.0
         start = w0.to(matrix.stored.dtype)
 
         def solve(ridge: float) -> Solution:
             problem = Problem.build(matrix, start, lam=ridge, alpha=alpha)
-            return solve_problem(problem, k, self.method.algorithm, options=options, blocks=blocks)
+            return solve_problem(
+                problem, k, self.method.algorithm, options=options, layout=self.layout
+            )
 
         def held_out_loss(w: Tensor) -> float:
             with self.weights.lent(w):

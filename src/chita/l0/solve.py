@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -13,15 +13,13 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.l0.active_set import active_set
-from chita.l0.blocks import cut_blocks, solve_blocks
-from chita.l0.continuation import shrink_support
-from chita.l0.iht import Refine, no_refinement, refine_by_backsolve, refine_by_descent
+from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
+from chita.l0.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import GradientMatrix
 
 Solver = Literal["bso", "cd", "iht"]
-SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
 
 
 @dataclass(frozen=True)
@@ -47,15 +45,6 @@ class Solution:
     jitter: float = 0.0
 
 
-@dataclass(frozen=True)
-class Algorithm:
-    """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
-    moves the weights on that support."""
-
-    support: SupportRule
-    update: Refine
-
-
 def keep_magnitude(
     problem: Problem, x: Iterate, options: Options, trace: Trace
 ) -> tuple[Iterate, bool]:
@@ -79,9 +68,9 @@ def refined_support(
 
 
 ALGORITHMS: dict[str, Algorithm] = {
-    "bso": Algorithm(iht_support, refine_by_backsolve),  # algorithm 5
-    "cd": Algorithm(refined_support, no_refinement),  # algorithm 4
-    "iht": Algorithm(iht_support, no_refinement),
+    "bso": SupportThenUpdate(iht_support, refine_by_backsolve),  # algorithm 5
+    "cd": SupportThenUpdate(refined_support, no_refinement),  # algorithm 4
+    "iht": SupportThenUpdate(iht_support, no_refinement),
 }
 
 
@@ -91,22 +80,14 @@ def solve_problem(
     algorithm: Algorithm,
     *,
     options: Options,
-    blocks: Sequence[tuple[int, int]] | None = None,
+    layout: Layout | None = None,
 ) -> Solution:
-    """Solve a problem on tensors; `blocks` switches to the block-wise form (algorithm 6)."""
+    """Solve a problem on tensors; one layer without blocks is the default layout."""
     x = problem.start(k)
     trace = Trace(options.iterations, [x.objective])
-
-    def run(part: Problem, start: Iterate, record: Trace) -> tuple[Iterate, bool]:
-        start = shrink_support(part, start, options.continuation)
-        point, settled = algorithm.support(part, start, options, record)
-        return algorithm.update(part, point, options, record), settled
-
-    if blocks is None:
-        x, converged = run(problem, x, trace)
-        x = problem.at(x.w, x.support)
-    else:
-        x, converged = solve_blocks(problem, x, blocks, run, trace)
+    layout = layout or Layout((problem.matrix.p,))
+    x, converged = algorithm.run(problem, x, layout, options, trace)
+    x = problem.at(x.w, x.support)
     # The objective is computed afresh at the end; what the updates of the residual had rounded
     # below it on the way was never reached.
     history = [max(value, x.objective) for value in trace.history] + [x.objective]
@@ -142,10 +123,10 @@ def solve(
     """
     matrix, start = _as_matrix(A, w0)
     _check(matrix, start, k, lam, alpha, method)
-    blocks = None if block_size is None else _blocks(matrix.p, layers, block_size)
+    layout = _layout(matrix.p, layers, block_size)
     problem = Problem.build(matrix, start, lam=float(lam), alpha=float(alpha))
     solution = solve_problem(
-        problem, k, ALGORITHMS[method], options=Options.named(options), blocks=blocks
+        problem, k, ALGORITHMS[method], options=Options.named(options), layout=layout
     )
     if not math.isfinite(solution.objective):
         raise ChitaError("the objective overflowed: A or w0 hold too large values; scale them down")
@@ -197,11 +178,11 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _blocks(p: int, layers: Sequence[int] | None, block_size: int) -> list[tuple[int, int]]:
+def _layout(p: int, layers: Sequence[int] | None, block_size: int | None) -> Layout:
     layers = [p] if layers is None else list(layers)
-    if block_size < 1 or sum(layers) != p or min(layers) < 1:
+    if (block_size is not None and block_size < 1) or sum(layers) != p or min(layers) < 1:
         raise ChitaError(
             f"block_size must be at least 1 and layers must add up to p = {p}, "
             f"got block_size={block_size!r} and layers={layers!r}"
         )
-    return cut_blocks(layers, block_size)
+    return Layout(tuple(layers), block_size)

@@ -1,7 +1,8 @@
 """MP: keep the largest weights as they are."""
 
+from chita.l0.algorithm import SupportThenUpdate
 from chita.l0.iht import no_refinement
-from chita.l0.solve import Algorithm, keep_magnitude
+from chita.l0.solve import keep_magnitude
 from chita.methods.method import Method
 
-MAGNITUDE = Method("magnitude", "none", Algorithm(keep_magnitude, no_refinement))
+MAGNITUDE = Method("magnitude", "none", SupportThenUpdate(keep_magnitude, no_refinement))

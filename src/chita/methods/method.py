@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from chita.l0.algorithm import Algorithm, Layout
 from chita.l0.options import Options
-from chita.l0.solve import Algorithm
 
 Curvature = Literal["none", "fisher"]
 
@@ -21,6 +22,7 @@ class Method:
         algorithm: the support rule (which weights stay) and the update (what they become).
         stages: how many stages it takes by default.
         options: how its algorithm runs by default.
+        memory: (layout, n) -> the bytes it needs beside A, where these are many.
     """
 
     name: str
@@ -28,3 +30,4 @@ class Method:
     algorithm: Algorithm
     stages: int = 1
     options: Options = field(default_factory=Options)
+    memory: Callable[[Layout, int], int] | None = None
