@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.gradients.capture import Call
+from chita.gradients.grouped import grouped_gradients
 from chita.gradients.products import row_products
 from chita.gradients.rules import Piece, by_row, rule
 
@@ -22,10 +22,13 @@ def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
     if "bias" in call.owner.owned:
         yield Piece("bias", 0, g.sum((2, 3, 4)).t())
     if "weight" in call.owner.owned:
+        if gradient.is_cuda:
+            x, padding = _with_plain_padding(conv, call.input)
+            yield Piece("weight", 0, grouped_gradients(conv, x, gradient, rows, padding))
+            return
         left = g.reshape(rows, conv.groups, conv.out_channels // conv.groups, -1)
         right = _windows(conv, by_row(_padded(conv, call.input), rows), gradient.shape[2:])
-        tf32 = torch.backends.cudnn.allow_tf32  # the pass itself is no more exact than this
-        yield from row_products("weight", left, right, tf32=tf32)
+        yield from row_products("weight", left, right)
 
 
 def _windows(conv: nn.Conv2d, x: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -53,6 +56,13 @@ def _windows(conv: nn.Conv2d, x: Tensor, size: tuple[int, ...]) -> Tensor:
         x.storage_offset(),
     )
     return windows.reshape(rows, conv.groups, -1, samples * size[0] * size[1])
+
+
+def _with_plain_padding(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    """The input, and the zeros a convolution adds around it by itself; others are added here."""
+    if conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
+        return x, (conv.padding[0], conv.padding[1])
+    return _padded(conv, x), (0, 0)
 
 
 def _padded(conv: nn.Conv2d, x: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -15,14 +14,13 @@ GPU_BLOCK = 1 << 22
 """Entries of A made at a time: few enough to be still in the cache when they are transposed."""
 
 
-def row_products(name: str, left: Tensor, right: Tensor, *, tf32: bool = False) -> Iterator[Piece]:
+def row_products(name: str, left: Tensor, right: Tensor) -> Iterator[Piece]:
     """left_r @ right_r^T for every row r and group, in pieces.
 
     Args:
         name: of the parameter, whose shape is (groups * outputs, inputs).
         left: (R, groups, outputs, K).
         right: (R, groups, inputs, K).
-        tf32: whether a GPU may multiply with 10 bits, as torch lets convolutions do by default.
     """
     dtype = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
     left, right = left.to(dtype), right.to(dtype)
@@ -33,15 +31,12 @@ def row_products(name: str, left: Tensor, right: Tensor, *, tf32: bool = False) 
         step = max(1, block // (rows * inputs))
         for first in range(0, outputs, step):
             part = left[:, 0, first : first + step]
-            with _rounding(tf32):
-                product = _transposed_product(part, right[:, 0])
-            yield Piece(name, first * inputs, product)
+            yield Piece(name, first * inputs, _transposed_product(part, right[:, 0]))
     else:
         step = max(1, block // (rows * outputs * inputs))
         for first in range(0, groups, step):
             some = slice(first, first + step)
-            with _rounding(tf32):
-                product = torch.matmul(left[:, some], right[:, some].transpose(2, 3))
+            product = torch.matmul(left[:, some], right[:, some].transpose(2, 3))
             yield Piece(name, first * outputs * inputs, product.flatten(1).t())
 
 
@@ -51,14 +46,3 @@ def _transposed_product(left: Tensor, right: Tensor) -> Tensor:
         a, b = left[:, :, 0].t(), right[:, :, 0].t().contiguous()
         return (a[:, None] * b[None]).flatten(0, 1)
     return torch.bmm(left, right.transpose(1, 2)).flatten(1).t()
-
-
-@contextmanager
-def _rounding(tf32: bool) -> Iterator[None]:
-    """Matrix products that may use TF32 while the context lasts."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = before or tf32
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
