@@ -1,4 +1,4 @@
-"""The command line: chita prune, train, data get and demo."""
+"""The command line: chita prune, train, data get, demo and bench."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
@@ -19,10 +18,12 @@ from rich.progress import track
 import chita
 from chita import data, zoo
 from chita.batch_norm import reestimate_batch_norm
+from chita.bench.command import bench_command
 from chita.checkpoint import load_checkpoint, save_checkpoint
 from chita.config import PruneConfig
 from chita.data.sources import SOURCES
 from chita.demo import run_demo
+from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.output import prepare_folder, write_run
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
+app.command("bench")(bench_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
@@ -139,7 +141,7 @@ def prune_command(
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
     if out is not None:
         prepare_folder(out)
-    place = _device(device)
+    place = pick_device(device)
     data_name = _data_name(known, data_name, checkpoint)
     model = known.build().to(place)
     load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
@@ -189,7 +191,7 @@ def train_command(
     if out.suffix != ".safetensors" or out.is_dir():
         raise ChitaError(f"out must be a file that ends in .safetensors, got {out}")
     prepare_folder(out.parent)
-    place = _device(device)
+    place = pick_device(device)
     splits = _load_data(_data_name(known, data_name or known.data, None))
     model = known.build().to(place)
     with step_bar("training") as progress:
@@ -248,15 +250,6 @@ def _shipped_checkpoint(network: zoo.Network) -> Path:
     if network.embedded is None:
         raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
     return network.embedded.checkpoint
-
-
-def _device(name: str | None) -> torch.device:
-    try:
-        place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=place).item()
-    except (RuntimeError, AssertionError) as error:
-        raise ChitaError(f"device {name!r} cannot be used: {error}") from error
-    return place
 
 
 def _stderr() -> Console:

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chita.errors import ChitaError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
+    """An empty figure of that many inches; an error says what to install if there is no such."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ChitaError("figures need matplotlib: pip install 'chita[plots]'") from None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def accuracy_figure(
@@ -17,11 +30,7 @@ def accuracy_figure(
     title: str,
 ) -> None:
     """Accuracy against sparsity, one line for each method, the dense network as a level."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ChitaError("figures need matplotlib: pip install 'chita[plots]'") from None
-    figure = Figure(figsize=(6.4, 4.0), dpi=150, layout="constrained")
+    figure = new_figure()
     axes = figure.add_subplot()
     axes.axhline(dense, color="0.6", linestyle="--", linewidth=1, label="dense")
     for name, values in curves.items():

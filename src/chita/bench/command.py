@@ -1,0 +1,76 @@
+"""The command `chita bench`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chita import zoo
+from chita.bench.benchmark import Bench, Benchmark, run_benchmark
+from chita.bench.networks import find_subjects
+from chita.bench.settings import quick_grid
+from chita.bench.stepsize import StepSize
+from chita.bench.table1 import Table1
+from chita.device import pick_device
+from chita.errors import ChitaError
+from chita.output import prepare_folder
+from chita.report.figures import new_figure
+
+SEEDS, QUICK_SEEDS = 5, 1
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A benchmark as the paper has it, and one that ends in a minute or two."""
+
+    full: Benchmark
+    quick: Benchmark
+
+
+BENCHMARKS = {
+    "table1": Sizes(Table1(), Table1({"mlpnet": (0.9, 0.98)}, quick_grid)),
+    "stepsize": Sizes(StepSize(), StepSize()),
+}
+NAMES = ", ".join(BENCHMARKS)
+
+
+def bench_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {NAMES}.")],
+    out: Annotated[Path, typer.Option(help="Folder for the cells, the tables and the figure.")],
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the paper's checkpoints; the embedded MLPNet by default."),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="5 by default, 1 with --quick.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The embedded MLPNet, in a minute or two.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
+    ] = None,
+    imagenet: Annotated[
+        Path | None, typer.Option(help="Folder of ImageNet, for the rows that need it.")
+    ] = None,
+) -> None:
+    """Make a table or figure of the paper again; what is done already is kept under OUT."""
+    if name not in BENCHMARKS:
+        raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
+    if imagenet is not None:
+        raise ChitaError(
+            f"--imagenet {imagenet}: the MobileNetV1 and ResNet50 rows cannot be run, because "
+            f"chita has no such networks (only {', '.join(zoo.NETWORKS)}); without --imagenet "
+            "they are listed with the paper's figures"
+        )
+    prepare_folder(out)
+    new_figure()  # what is missing to draw shows before the work
+    place = pick_device(device)
+    subjects = find_subjects(None if quick else checkpoints, device=place, out=out)
+    bench = Bench(subjects, seeds or (QUICK_SEEDS if quick else SEEDS))
+    benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
+    run_benchmark(name, benchmark, bench, out)
+    written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
+    Console().print(written, soft_wrap=True, markup=False)

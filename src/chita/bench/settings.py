@@ -1,0 +1,97 @@
+"""Settings: the arguments of chita.prune that a benchmark varies, and the grid of each method."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+from chita.methods import METHODS
+
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)  # lambda, of every method but CHITA and CHITA++
+TAYLOR = "woodtaylor"  # the one rival whose model of the loss has a first-order term
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of a grid: arguments of chita.prune. It is part of the keys of cells."""
+
+    method: str
+    ridge: float | str
+    batch: int
+    samples: int
+    first_order: bool = True
+    stages: int | None = None
+    iterations: int | None = None
+    continuation: int = 0
+    hold: float = 0.0
+    schedule: str = "polynomial"
+    block_size: int | None = None
+
+
+DEFAULTS: dict[str, Any] = {
+    field.name: field.default for field in fields(Setting) if field.default is not MISSING
+}
+
+
+def paper_grid(network: str, method: str) -> list[Setting]:
+    """The automatic setting, and the part of the paper's grid that is worth the time.
+
+    The paper also varies the IHT iterations; before a backsolve they change next to nothing.
+    """
+    if method == "chita++":
+        return _chita_plus_plus(network)
+    if method == "chita-bso":
+        return _chita(network)
+    return _rival(network, method)
+
+
+def quick_grid(network: str, method: str) -> list[Setting]:
+    """One lambda and the automatic one, on fewer samples."""
+    stages = 15 if method == "chita++" else None
+    first_order = method in ("chita++", TAYLOR)
+    auto = Setting(method, "auto", batch=1, samples=500, first_order=first_order, stages=stages)
+    if method == "chita++":
+        auto = replace(auto, batch=16)
+    return [auto] if _has_no_ridge(method) else [auto, replace(auto, ridge=1e-3)]
+
+
+def _chita_plus_plus(network: str) -> list[Setting]:
+    auto = Setting("chita++", "auto", batch=16, samples=1000)
+    if network == "mlpnet":
+        paper = replace(auto, ridge=1e-3, stages=15)  # the paper's number of stages
+        return [auto, paper, replace(auto, ridge=3e-4)]
+    return [auto, *(replace(auto, ridge=ridge) for ridge in (3e-3, 1e-2, 1e-3))]
+
+
+def _chita(network: str) -> list[Setting]:
+    auto = Setting("chita-bso", "auto", batch=1, samples=1000, first_order=False)
+    whole = [
+        replace(auto, ridge=ridge, first_order=first_order)
+        for ridge, first_order in product((1e-4, 1e-3, 1e-2, 1e-1), (False, True))
+    ]
+    if network == "mlpnet":
+        return [auto, *whole, *(replace(setting, continuation=15) for setting in whole)]
+    # With blocks, a thousand samples say more about each weight.
+    return [auto, *(replace(auto, ridge=r, block_size=2000) for r in (1e-5, 1e-4)), *whole]
+
+
+def _rival(network: str, method: str) -> list[Setting]:
+    if network == "resnet20" and method == "obs":  # one weight after the other: days
+        return []
+    large = network == "resnet20" and method in ("woodfisher", TAYLOR)
+    auto = Setting(
+        method,
+        "auto",
+        batch=1,
+        samples=1000,
+        first_order=method == TAYLOR,
+        block_size=2000 if large else None,
+    )
+    if _has_no_ridge(method):
+        return [auto]
+    return [auto, *(replace(auto, ridge=ridge) for ridge in RIDGES)]
+
+
+def _has_no_ridge(method: str) -> bool:
+    return METHODS[method].curvature == "none"
