@@ -10,18 +10,16 @@ from chita.methods import METHODS, get_method
 
 
 def test_every_method_goes_by_its_name() -> None:
-    assert sorted(METHODS) == ["chita++", "chita-bso", "chita-cd", "magnitude"]
+    assert {"magnitude", "chita-cd", "chita-bso", "chita++"} < METHODS.keys()
+    assert {"obd", "obs", "woodfisher", "woodtaylor", "m-fac"} < METHODS.keys()
     for name in METHODS:
         assert get_method(name) is METHODS[name]
         assert get_method(name).name == name
 
 
 def test_only_chita_plus_plus_has_many_stages_by_default() -> None:
-    assert {name: method.stages for name, method in METHODS.items()} == {
-        "magnitude": 1,
-        "chita-cd": 1,
-        "chita-bso": 1,
-        "chita++": 60,
+    assert {name: method.stages for name, method in METHODS.items() if method.stages != 1} == {
+        "chita++": 60
     }
 
 
@@ -39,7 +37,7 @@ def test_backsolve_is_the_default_solver() -> None:
 @pytest.mark.parametrize(
     ("name", "solver", "message"),
     [
-        ("obs", None, r"method must be one of \['chita\+\+', .*'magnitude'\], got 'obs'"),
+        ("l1", None, r"method must be one of \['chita\+\+', .*'magnitude', .*\], got 'l1'"),
         ("chita++", "iht", r"solver must be one of \['bso', 'cd'\], got 'iht'"),
         ("magnitude", "cd", r"solver='cd' is for method 'chita\+\+' alone, not for 'magnitude'"),
         ("chita-cd", "cd", "not for 'chita-cd'"),

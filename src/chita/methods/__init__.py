@@ -6,12 +6,17 @@ from chita.errors import ChitaError
 from chita.methods.chita_bso import CHITA_BSO
 from chita.methods.chita_cd import CHITA_CD
 from chita.methods.chita_plus_plus import chita_plus_plus
+from chita.methods.m_fac import M_FAC
 from chita.methods.magnitude import MAGNITUDE
 from chita.methods.method import Curvature, Method
+from chita.methods.obd import OBD
+from chita.methods.obs import OBS
+from chita.methods.woodfisher import WOODFISHER
+from chita.methods.woodtaylor import WOODTAYLOR
 
-METHODS: dict[str, Method] = {
-    method.name: method for method in (MAGNITUDE, CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
-}
+CHITA = (CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
+SURGEONS = (OBD, OBS, WOODFISHER, WOODTAYLOR, M_FAC)
+METHODS: dict[str, Method] = {method.name: method for method in (MAGNITUDE, *CHITA, *SURGEONS)}
 SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
 
 __all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]

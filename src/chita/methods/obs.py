@@ -1,0 +1,6 @@
+"""OBS (Hassibi & Stork 1992): the full inverse Fisher, one weight at a time, exact."""
+
+from chita.methods.method import Method
+from chita.surgeon.one_by_one import OneByOne, one_by_one_memory
+
+OBS = Method("obs", "fisher", OneByOne(), memory=one_by_one_memory)

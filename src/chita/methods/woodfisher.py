@@ -1,0 +1,8 @@
+"""WoodFisher (Singh & Alistarh 2020): the explicit inverse Fisher, rank by w^2 / [H^-1]_ii, the
+summed OBS update."""
+
+from chita.methods.method import Method
+from chita.surgeon.surgeon import Surgeon
+from chita.surgeon.woodbury import Woodbury, woodbury_memory
+
+WOODFISHER = Method("woodfisher", "fisher", Surgeon(Woodbury()), memory=woodbury_memory)

@@ -1,0 +1,119 @@
+"""M-FAC's inverse (Frantar et al. 2021): no p x p matrix, but one vector for each row of A.
+
+    v_i = H_(i-1)^-1 a_i,    d_i = 1 + a_i^T v_i,    H^-1 = I / mu - sum_i v_i v_i^T / d_i
+
+where H_i has the first i rows of A. `RowByRow` is that recursion. But the v_i / sqrt(d_i) are also
+the rows of U / sqrt(mu) with U = L^-1 A and L L^T = A A^T + mu I, so that
+
+    [H^-1]_jj = (1 - |L^-1 a_j|^2) / mu,      H^-1 v = (v - A^T (L L^T)^-1 A v) / mu
+
+need neither the recursion nor the v_i: a Gram product, a triangular solve on a chunk of columns at
+a time, and two passes over A for a product. `matrix_free` is that; for blocks of fewer than n
+weights it inverts H itself, which is then smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from chita.l0.algorithm import Layout
+from chita.l0.backsolve import _gram_dtype
+from chita.l0.problem import Problem
+from chita.matrix import CHUNK
+from chita.surgeon.block_batch import BlockBatch, all_blocks
+from chita.surgeon.inverse import Explicit, Inverse, cholesky, require_ridge
+
+FACTOR_ENTRY = 8  # bytes of a float64
+
+
+class RowByRow:
+    """The recursion as published: 2 i p operations for row i, and as much memory as A."""
+
+    def __init__(self, problem: Problem, batch: BlockBatch) -> None:
+        require_ridge(problem)
+        self.mu = problem.mu
+        # Rows of A to begin with, (b, n, B); row i becomes v_i.
+        rows = batch.stack(problem.matrix.stored).mT.clone(memory_format=torch.contiguous_format)
+        self.vectors = rows
+        self.scales = rows.new_empty(rows.shape[:2])  # d_i, (b, n)
+        for i in range(rows.shape[1]):
+            row = rows[:, i].clone()
+            shares = (rows[:, :i] @ row[:, :, None])[:, :, 0] / self.scales[:, :i]
+            rows[:, i] = row / self.mu - (shares[:, None] @ rows[:, :i])[:, 0]
+            self.scales[:, i] = 1 + (row * rows[:, i]).sum(1)
+
+    def diagonal(self) -> Tensor:
+        total = torch.zeros_like(self.vectors[:, 0])
+        for v, d in zip(self.vectors.unbind(1), self.scales.unbind(1), strict=True):
+            total.addcmul_(v, v / d[:, None])
+        return 1 / self.mu - total
+
+    def product(self, v: Tensor) -> Tensor:
+        shares = (self.vectors @ v[:, :, None])[:, :, 0] / self.scales
+        return v / self.mu - (shares[:, None] @ self.vectors)[:, 0]
+
+
+class SampleSpace:
+    """The same inverse by way of L, n x n for each block: two products of n^2 p in all."""
+
+    def __init__(self, problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> None:
+        self.stored, self.mu, self.batch = problem.matrix.stored, problem.mu, batch
+        self.width = max(CHUNK // len(batch.blocks), 1)  # columns of each block in a chunk
+        self.factor = cholesky(_gram(problem, batch, dtype), self.mu).to(dtype)
+
+    def diagonal(self) -> Tensor:
+        shares = [explained(self.factor, chunk) for chunk in self._chunks()]
+        return (1 - torch.cat(shares, 1)) / self.mu
+
+    def product(self, v: Tensor) -> Tensor:
+        forward = torch.zeros_like(self.factor[:, :, :1])  # A v, (b, n, 1)
+        parts = torch.split(v[:, :, None].to(forward.dtype), self.width, dim=1)
+        for chunk, part in zip(self._chunks(), parts, strict=True):
+            forward += chunk.mT @ part
+        y = torch.cholesky_solve(forward, self.factor)
+        back = torch.cat([chunk @ y for chunk in self._chunks()], 1)[:, :, 0]
+        return ((v - back) / self.mu).to(v.dtype)
+
+    def _chunks(self) -> Iterator[Tensor]:
+        """The columns of all blocks, (b, c, n) at a time."""
+        for chunk in torch.split(self.batch.stack(self.stored), self.width, dim=1):
+            yield chunk.to(self.factor.dtype)
+
+
+def explained(factor: Tensor, columns: Tensor) -> Tensor:
+    """|L^-1 a_j|^2, the share of weight j that the samples have to say on; (b, c, n) to (b, c)."""
+    rows: Tensor = torch.linalg.solve_triangular(factor.mT, columns, upper=True, left=False)
+    return rows.square_().sum(2)
+
+
+def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
+    """A_b A_b^T for every block, (b, n, n)."""
+    matrix = problem.matrix
+    if len(batch.blocks) > 1:
+        columns = batch.stack(matrix.stored).to(dtype)
+        return columns.mT @ columns
+    if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
+        matrix = matrix.span(batch.start, batch.stop)
+    every = torch.arange(matrix.p, device=matrix.stored.device)
+    return matrix.gram(every, dtype)[None]
+
+
+def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
+    """M-FAC's inverse, n x n or B x B, whichever is smaller; float64 where float32 will not do."""
+    require_ridge(problem)
+    matrix = problem.matrix
+    dtype = _gram_dtype(problem, torch.arange(matrix.p, device=matrix.stored.device))
+    if max(stop - start for start, stop in batch.blocks) >= matrix.n:
+        return SampleSpace(problem, batch, dtype)
+    columns = batch.stack(matrix.stored).to(dtype)
+    factor = cholesky(columns @ columns.mT, problem.mu)
+    unit = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return Explicit(torch.cholesky_solve(unit.expand_as(factor), factor))
+
+
+def matrix_free_memory(layout: Layout, n: int) -> int:
+    """The bytes of all blocks' factors or inverses."""
+    return FACTOR_ENTRY * sum(min(n, stop - start) ** 2 for start, stop in all_blocks(layout))

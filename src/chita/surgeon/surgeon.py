@@ -1,0 +1,52 @@
+"""The surgeon: rank all weights by what it costs to remove each, remove the cheapest together.
+
+Removing weight q alone, and moving the others so that the quadratic model of the loss rises least,
+costs w_q^2 / (2 [H^-1]_qq) and moves w by -H^-1 e_q w_q / [H^-1]_qq. The surgeon sums these moves
+over all weights P that it removes (Singh & Alistarh 2020, Frantar et al. 2021):
+
+    w  <-  w - H^-1[:, P] (w_P / diag_P),      then zeros on P.
+
+With the first-order term the model of the loss is g^T d + 1/2 d^T H d, which up to a constant is
+1/2 |w + d - v|_H^2 around its minimiser v = w - H^-1 g: all of this holds with v in place of w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from chita.l0.algorithm import Layout
+from chita.l0.options import Options, Trace
+from chita.l0.problem import Iterate, Problem
+from chita.l0.threshold import top_k
+from chita.surgeon.inverse import BlockDiagonal, Invert, square_norms
+
+
+@dataclass(frozen=True)
+class Surgeon:
+    """The summed surgeon's update on the k weights that are dearest to remove.
+
+    Attributes:
+        invert: how to come by H^-1 (or what stands for it) over a batch of blocks.
+        first_order: whether to start from the minimiser of the model with its first-order term.
+    """
+
+    invert: Invert
+    first_order: bool = False
+
+    def run(
+        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+    ) -> tuple[Iterate, bool]:
+        """The ranking is global: blocks make H^-1 block-diagonal, and no more."""
+        inverse = BlockDiagonal(problem, layout, self.invert)
+        w = problem.w0
+        if self.first_order:
+            w = w - inverse.product(problem.matrix.adjoint(problem.offset))
+        # [H^-1]_ii >= 1 / H_ii: where cancellation has taken more than that, it is put back.
+        least = 1 / (square_norms(problem.matrix.stored) + problem.mu)
+        diagonal = inverse.diagonal().to(w.dtype).maximum(least)
+        kept = top_k(w / diagonal.sqrt(), len(x.support))
+        mask = torch.zeros_like(w).index_fill_(0, kept, 1.0)
+        moved = w - inverse.product((1 - mask) * w / diagonal)
+        return problem.at(mask * moved, kept), True
