@@ -228,7 +228,9 @@ class _Run:
     def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
         """The solution of a stage with the ridge given, or with the best one found."""
         config = self.config
-        options = replace(self.method.options, continuation=config.continuation)
+        options = replace(
+            self.method.options, continuation=config.continuation, seed=int(config.seed)
+        )
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)
         alpha = 1 / config.batch if config.first_order else 0.0

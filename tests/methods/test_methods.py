@@ -11,7 +11,7 @@ from chita.methods import METHODS, get_method
 
 def test_every_method_goes_by_its_name() -> None:
     assert {"magnitude", "chita-cd", "chita-bso", "chita++"} < METHODS.keys()
-    assert {"obd", "obs", "woodfisher", "woodtaylor", "m-fac"} < METHODS.keys()
+    assert {"obd", "obs", "woodfisher", "woodtaylor", "m-fac", "cbs"} < METHODS.keys()
     for name in METHODS:
         assert get_method(name) is METHODS[name]
         assert get_method(name).name == name
@@ -37,7 +37,7 @@ def test_backsolve_is_the_default_solver() -> None:
 @pytest.mark.parametrize(
     ("name", "solver", "message"),
     [
-        ("l1", None, r"method must be one of \['chita\+\+', .*'magnitude', .*\], got 'l1'"),
+        ("l1", None, r"method must be one of \['cbs', .*'magnitude', .*\], got 'l1'"),
         ("chita++", "iht", r"solver must be one of \['bso', 'cd'\], got 'iht'"),
         ("magnitude", "cd", r"solver='cd' is for method 'chita\+\+' alone, not for 'magnitude'"),
         ("chita-cd", "cd", "not for 'chita-cd'"),

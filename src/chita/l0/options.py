@@ -27,6 +27,7 @@ class Options:
         tol: relative decrease of the objective below which a cycle counts as converged.
         step: the paper's step size scheme, 1/L, or backtracking.
         continuation: shrinking supports on the way to the first one; 0 starts at P_k(w0).
+        seed: of what an algorithm draws at random.
     """
 
     iterations: int = 50
@@ -38,6 +39,7 @@ class Options:
     tol: float = 1e-4
     step: Step = "paper"
     continuation: int = 0
+    seed: int = 0
 
     @classmethod
     def named(cls, given: Mapping[str, Any]) -> Options:
@@ -49,7 +51,8 @@ class Options:
         return cls(**given)
 
     def __post_init__(self) -> None:
-        for name, least in (("iterations", 0), ("t_ht", 1), ("t_cd", 0), ("continuation", 0)):
+        least_of = {"iterations": 0, "t_ht": 1, "t_cd": 0, "continuation": 0, "seed": 0}
+        for name, least in least_of.items():
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= least):
                 raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chita.errors import ChitaError
+from chita.methods.cbs import CBS
 from chita.methods.chita_bso import CHITA_BSO
 from chita.methods.chita_cd import CHITA_CD
 from chita.methods.chita_plus_plus import chita_plus_plus
@@ -16,7 +17,7 @@ from chita.methods.woodtaylor import WOODTAYLOR
 
 CHITA = (CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
 SURGEONS = (OBD, OBS, WOODFISHER, WOODTAYLOR, M_FAC)
-METHODS: dict[str, Method] = {method.name: method for method in (MAGNITUDE, *CHITA, *SURGEONS)}
+METHODS: dict[str, Method] = {method.name: method for method in (MAGNITUDE, *CHITA, *SURGEONS, CBS)}
 SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
 
 __all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]

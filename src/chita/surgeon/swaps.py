@@ -25,7 +25,7 @@ from torch import Tensor
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import top_k
-from chita.matrix import GradientMatrix
+from chita.surgeon.inverse import square_norms
 
 SEEDS = 10  # perturbed magnitude solutions that the search may start from
 SPREAD = 0.1  # relative size of a perturbation
@@ -42,7 +42,7 @@ def swap_support(
     start = unmoved(problem, x.support)
     x = min([start, *perturbed(problem, start, options.seed)], key=lambda seed: seed.objective)
     trace.history.append(x.objective)
-    norms = column_norms(problem.matrix)
+    norms = square_norms(problem.matrix.stored)
     while not trace.spent:
         trace.iterations += 1
         swapped = swap_round(problem, x, norms)
@@ -66,12 +66,6 @@ def perturbed(problem: Problem, x: Iterate, seed: int) -> Iterator[Iterate]:
     for _ in range(SEEDS):
         noise = torch.randn(len(w0), generator=generator).to(w0)
         yield unmoved(problem, top_k(w0 * (SPREAD * noise).exp(), len(x.support)))
-
-
-def column_norms(matrix: GradientMatrix) -> Tensor:
-    """|a_i|^2 for every column of A, shape (p,): one pass over A."""
-    everything = torch.arange(matrix.p, device=matrix.stored.device)
-    return torch.cat([chunk.square().sum(1) for chunk in matrix.chunks(everything)])
 
 
 @dataclass(frozen=True)

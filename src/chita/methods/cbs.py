@@ -1,0 +1,18 @@
+"""CBS (Yu et al., 2022): the support by swaps, then the exact joint update of what stays on it.
+
+As in its paper, the gradient of the trained network is taken for zero.
+"""
+
+from chita.l0.algorithm import SupportThenUpdate
+from chita.l0.iht import refine_by_backsolve
+from chita.l0.options import Options
+from chita.methods.method import Method
+from chita.surgeon.swaps import swap_support
+from chita.surgeon.without_first_order import WithoutFirstOrder
+
+CBS = Method(
+    "cbs",
+    "fisher",
+    WithoutFirstOrder(SupportThenUpdate(swap_support, refine_by_backsolve)),
+    options=Options(iterations=8),  # rounds of swaps
+)
