@@ -1,13 +1,17 @@
 """OBS (Hassibi & Stork 1992), exact and greedy: one weight at a time, on the inverse as it then is.
 
-All of it in sample space. With S the weights that are left, C = (A_S A_S^T + mu I_n)^-1 and
-q_j = a_j^T C a_j, the inverse of what is left of H has the diagonal [H_S^-1]_jj = (1 - q_j) / mu.
-Removing weight i takes one pass over A_S: with u = C a_i and t = A_S^T u,
+With S the weights that are left and L L^T = A_S A_S^T + mu I_n, the inverse of what is left of H is
 
-    w_S <- w_S + t w_i / (1 - q_i)  (and w_i = 0),    q <- q + t^2 / (1 - q_i),
-    C   <- C + u u^T / (1 - q_i).
+    E = mu H_S^-1 = I - R R^T,      R = (L^-1 A_S)^T,
 
-Between two rounds the C of the round's start stays, and the u of its removals stand for the rest.
+and removing the weight i of least w_i^2 / E_ii eliminates it from E. That is one step of a Cholesky
+factorisation of E which picks its pivots as it goes: with f = E e_i / sqrt(E_ii),
+
+    w <- w - f w_i / sqrt(E_ii),      E <- E - f f^T.
+
+A round makes a few hundred steps among the cheapest weights alone, then looks, all steps at once,
+whether another weight has become cheaper than one that was removed, and takes back what came after.
+Each round starts from a fresh L, so that rounding does not add up.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ from chita.surgeon.block_batch import all_blocks
 from chita.surgeon.inverse import cholesky, require_ridge, square_norms
 from chita.surgeon.matrix_free import explained
 
-ROUND = 512  # removals between two fresh starts: few enough that rounding does not add up
+ROUND = 512  # removals in a round at most
+CANDIDATES = 2048  # weights among which a round chooses
 ENTRY, FACTOR_ENTRY = 4, 8  # bytes of a float32 and a float64
 
 
@@ -52,78 +57,115 @@ class OneByOne:
 
 
 def one_by_one_memory(layout: Layout, n: int) -> int:
-    """The bytes of C, what it is made from, and a copy of the columns that are left."""
+    """The bytes of the n x n systems, of E among the candidates, and of a copy of A_S."""
     largest = max(stop - start for start, stop in all_blocks(layout))
-    return FACTOR_ENTRY * 4 * n * n + ENTRY * n * largest
+    systems = 3 * n * n + 2 * min(CANDIDATES, largest) ** 2
+    return FACTOR_ENTRY * systems + ENTRY * n * largest
 
 
 def remove_one_by_one(problem: Problem, k: int) -> Iterate:
     """The point that is left when all but k weights have been removed, round after round."""
     matrix, w0 = problem.matrix, problem.w0.double()
-    silent = square_norms(matrix.stored) == 0
-    left = silent.to(torch.uint8).argsort(stable=True)  # zero columns last, where no pass goes
-    gram = matrix.gram(torch.arange(matrix.p, device=left.device), torch.float64).clone()
+    left = torch.arange(matrix.p, device=w0.device)
+    gram = matrix.gram(left, torch.float64).clone()
     removed = gram.new_zeros(matrix.n)  # A_off w0_off
-    w = w0[left]
-    while len(left) > k:
-        columns = matrix.columns(left[: int((~silent[left]).sum())])
-        state = _Round(columns, w0[left], mu=problem.mu, gram=gram, removed=removed)
-        gone = state.remove(min(ROUND, len(left) - k))
-        lost = columns.stored[gone[: columns.p]].double()
+    while True:
+        columns = matrix.columns(left)
+        factor = cholesky(gram[None], problem.mu)[0]
+        # Where the removals have led so far: the minimiser of the quadratic on S.
+        y = torch.cholesky_solve(removed[:, None], factor)[:, 0]
+        w = w0[left] + columns.adjoint(y.to(columns.stored.dtype))
+        if len(left) == k or not bool(w.isfinite().all()):
+            break
+        gone = _Round(columns, factor, w, problem.mu).remove(len(left) - k)
+        lost = columns.stored[gone].double()
         gram -= lost.t() @ lost
-        removed += w0[left[: columns.p]][gone[: columns.p]] @ lost
-        left, w = left[~gone], state.w[~gone]
-    support, order = left.sort()
+        removed += w0[left[gone]] @ lost
+        left = left[torch.ones_like(left, dtype=torch.bool).index_fill_(0, gone, False)]
     pruned = torch.zeros_like(problem.w0)
-    pruned[support] = w[order].to(pruned.dtype)
-    return problem.at(pruned, support)
+    pruned[left] = w.to(pruned.dtype)
+    return problem.at(pruned, left)
 
 
 class _Round:
-    """Up to ROUND removals from a fresh start; what is per weight has the zero columns last."""
+    """Removals from one fresh start.
 
-    def __init__(
-        self, columns: GradientMatrix, w0: Tensor, *, mu: float, gram: Tensor, removed: Tensor
-    ) -> None:
-        self.columns = columns
-        factor = cholesky(gram[None], mu)
-        unit = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        self.C = torch.cholesky_solve(unit, factor[0])
-        # The minimiser of the quadratic on the weights left, to which the removals have led.
-        self.w = w0.clone()
-        self._seen(self.w).add_(self._adjoint(self.C @ removed))
-        self.spare = torch.ones_like(w0)  # 1 - q_j
+    Args:
+        columns: A_S, m columns.
+        factor: L, (n, n).
+        w: the weights that are left, (m,).
+        mu: n lambda.
+    """
+
+    def __init__(self, columns: GradientMatrix, factor: Tensor, w: Tensor, mu: float) -> None:
+        self.columns, self.factor, self.w = columns, factor, w
         chunks = torch.split(columns.stored, CHUNK)
-        self._seen(self.spare).sub_(
-            torch.cat([explained(factor, c.double()[None])[0] for c in chunks])
-        )
-        # H_jj [H^-1]_jj >= 1: where cancellation has taken more than that, it is put back.
-        self.least = torch.ones_like(w0)
-        self._seen(self.least).copy_(mu / (square_norms(columns.stored).double() + mu))
-        self.spare = self.spare.maximum(self.least)
+        shares = [explained(factor[None], chunk[None].double())[0] for chunk in chunks]
+        # E_ii >= mu / H_ii: where cancellation has taken more than that, it is put back.
+        self.least = mu / (square_norms(columns.stored).double() + mu)
+        self.spare = (1 - torch.cat(shares)).maximum(self.least)  # E_ii
 
     def remove(self, count: int) -> Tensor:
-        """Remove `count` weights, one at a time; the mask of those that are gone."""
-        gone = torch.zeros_like(self.w, dtype=torch.bool)
-        updates = self.C.new_zeros(count, len(self.C))  # C is its start's plus updates^T updates
+        """The places in S of the next weights to remove, at least one and at most `count`."""
+        cost = self.w.square() / self.spare
+        cheapest = torch.topk(cost, min(CANDIDATES, len(cost)), largest=False).indices.sort().values
+        steps = self._eliminate(cheapest, min(ROUND, count, len(cheapest)))
+        others = torch.ones_like(cost, dtype=torch.bool).index_fill_(0, cheapest, False)
+        if not bool(others.any()):
+            return steps.places
+        lowest = self._lowest_cost(others.nonzero()[:, 0], steps)
+        undercut = (lowest[:-1] < steps.costs[1:]).nonzero()[:, 0]
+        return steps.places[: int(undercut[0]) + 1] if len(undercut) else steps.places
+
+    def _eliminate(self, among: Tensor, count: int) -> _Steps:
+        """`count` steps with the weights `among` alone to choose from."""
+        rows = torch.linalg.solve_triangular(
+            self.factor.mT, self.columns.stored[among].double(), upper=True, left=False
+        )
+        w, spare, least = self.w[among], self.spare[among], self.least[among]
+        off_diagonal = -(rows @ rows.t())
+        eliminated = rows.new_zeros(len(among), count)  # f, step by step
+        chosen: list[int] = []
+        costs: list[float] = []
+        shifts: list[float] = []
         for step in range(count):
-            cost = (self.w.square() / self.spare).masked_fill_(gone, torch.inf)
+            cost = w.square() / spare
+            cost[chosen] = torch.inf
             i = int(cost.argmin())
-            gone[i] = True
-            if i >= self.columns.p:
-                continue
-            column, spare = self.columns.stored[i].double(), float(self.spare[i])
-            u = self.C @ column + updates[:step].t() @ (updates[:step] @ column)
-            t = self._adjoint(u)
-            self._seen(self.w).add_(t, alpha=float(self.w[i]) / spare)
-            self._seen(self.spare).sub_(t.square(), alpha=1 / spare)
-            self.spare = self.spare.maximum(self.least)
-            updates[step] = u / spare**0.5
-        return gone
+            pivot = float(spare[i]) ** 0.5
+            f = (off_diagonal[i] - eliminated[:, :step] @ eliminated[i, :step]) / pivot
+            f[i] = pivot
+            costs.append(float(cost[i]))
+            shifts.append(float(w[i]) / pivot)
+            chosen.append(i)
+            w = w - f * shifts[-1]
+            spare = (spare - f.square()).maximum(least)
+            eliminated[:, step] = f
+        return _Steps(
+            among[chosen], w.new_tensor(costs), w.new_tensor(shifts), eliminated[chosen].tril()
+        )
 
-    def _seen(self, entries: Tensor) -> Tensor:
-        """The part of a vector that belongs to columns which are not zero."""
-        return entries[: self.columns.p]
+    def _lowest_cost(self, others: Tensor, steps: _Steps) -> Tensor:
+        """The least cost among the weights `others` after each step, shape (count,)."""
+        lowest = torch.full_like(steps.costs, torch.inf)
+        chosen = self.columns.stored[steps.places].double()
+        y = torch.cholesky_solve(chosen.t(), self.factor)
+        for part in torch.split(others, CHUNK):
+            entries = -(self.columns.stored[part].double() @ y)  # of E, in the chosen columns
+            f = torch.linalg.solve_triangular(steps.pivots.mT, entries, upper=True, left=False)
+            w = self.w[part, None] - (f * steps.shifts).cumsum(1)
+            spare = self.spare[part, None] - f.square().cumsum(1)
+            cost = w.square() / spare.maximum(self.least[part, None])
+            lowest = lowest.minimum(cost.amin(0))
+        return lowest
 
-    def _adjoint(self, u: Tensor) -> Tensor:
-        return self.columns.adjoint(u.to(self.columns.stored.dtype)).double()
+
+@dataclass(frozen=True)
+class _Steps:
+    """What a round has done: the weights removed in order, their costs, w_i / sqrt(E_ii), and the
+    Cholesky factor of E among them."""
+
+    places: Tensor
+    costs: Tensor
+    shifts: Tensor
+    pivots: Tensor

@@ -12,15 +12,19 @@ With the first-order term the model of the loss is g^T d + 1/2 d^T H d, which up
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from chita.l0.algorithm import Layout
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import top_k
 from chita.surgeon.inverse import BlockDiagonal, Invert, square_norms
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,22 @@ class Surgeon:
         w = problem.w0
         if self.first_order:
             w = w - inverse.product(problem.matrix.adjoint(problem.offset))
-        # [H^-1]_ii >= 1 / H_ii: where cancellation has taken more than that, it is put back.
-        least = 1 / (square_norms(problem.matrix.stored) + problem.mu)
-        diagonal = inverse.diagonal().to(w.dtype).maximum(least)
+        diagonal = _mend(problem, inverse.diagonal().to(w.dtype))
         kept = top_k(w / diagonal.sqrt(), len(x.support))
         mask = torch.zeros_like(w).index_fill_(0, kept, 1.0)
         moved = w - inverse.product((1 - mask) * w / diagonal)
         return problem.at(mask * moved, kept), True
+
+
+def _mend(problem: Problem, diagonal: Tensor) -> Tensor:
+    """[H^-1]_ii >= 1 / H_ii always: where rounding has taken more than that, it is put back."""
+    h = square_norms(problem.matrix.stored).add_(problem.mu)
+    least = 1 / h.clamp_min_(torch.finfo(h.dtype).tiny)
+    broken = int((diagonal < 0.99 * least).sum())
+    if broken:
+        logger.warning(
+            "rounding has put [H^-1]_ii of %d weights below 1 / H_ii, which now stands for it; "
+            "a larger ridge avoids it",
+            broken,
+        )
+    return diagonal.maximum(least)
