@@ -44,7 +44,7 @@ class Explicit:
         return self.inverse.diagonal(dim1=1, dim2=2)
 
     def product(self, v: Tensor) -> Tensor:
-        return (self.inverse @ v.to(self.inverse.dtype)[:, :, None])[:, :, 0].to(v.dtype)
+        return times(v.to(self.inverse.dtype), self.inverse).to(v.dtype)
 
 
 class BlockDiagonal:
@@ -63,6 +63,14 @@ class BlockDiagonal:
         return torch.cat(
             [batch.unstack(inverse.product(batch.stack(v))) for batch, inverse in self.parts]
         )
+
+
+def times(v: Tensor, matrices: Tensor) -> Tensor:
+    """v^T M for each of a batch, (b, i) and (b, i, j) to (b, j).
+
+    On a CPU a batch of rows times matrices is many times faster than of matrices times columns.
+    """
+    return (v[:, None] @ matrices)[:, 0]
 
 
 def square_norms(columns: Tensor) -> Tensor:

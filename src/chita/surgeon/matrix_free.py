@@ -24,7 +24,7 @@ from chita.l0.backsolve import _gram_dtype
 from chita.l0.problem import Problem
 from chita.matrix import CHUNK
 from chita.surgeon.block_batch import BlockBatch, all_blocks
-from chita.surgeon.inverse import Explicit, Inverse, cholesky, require_ridge
+from chita.surgeon.inverse import Explicit, Inverse, cholesky, require_ridge, times
 
 FACTOR_ENTRY = 8  # bytes of a float64
 
@@ -41,8 +41,8 @@ class RowByRow:
         self.scales = rows.new_empty(rows.shape[:2])  # d_i, (b, n)
         for i in range(rows.shape[1]):
             row = rows[:, i].clone()
-            shares = (rows[:, :i] @ row[:, :, None])[:, :, 0] / self.scales[:, :i]
-            rows[:, i] = row / self.mu - (shares[:, None] @ rows[:, :i])[:, 0]
+            shares = times(row, rows[:, :i].mT) / self.scales[:, :i]
+            rows[:, i] = row / self.mu - times(shares, rows[:, :i])
             self.scales[:, i] = 1 + (row * rows[:, i]).sum(1)
 
     def diagonal(self) -> Tensor:
@@ -52,8 +52,8 @@ class RowByRow:
         return 1 / self.mu - total
 
     def product(self, v: Tensor) -> Tensor:
-        shares = (self.vectors @ v[:, :, None])[:, :, 0] / self.scales
-        return v / self.mu - (shares[:, None] @ self.vectors)[:, 0]
+        shares = times(v, self.vectors.mT) / self.scales
+        return v / self.mu - times(shares, self.vectors)
 
 
 class SampleSpace:
@@ -69,12 +69,12 @@ class SampleSpace:
         return (1 - torch.cat(shares, 1)) / self.mu
 
     def product(self, v: Tensor) -> Tensor:
-        forward = torch.zeros_like(self.factor[:, :, :1])  # A v, (b, n, 1)
-        parts = torch.split(v[:, :, None].to(forward.dtype), self.width, dim=1)
+        forward = torch.zeros_like(self.factor[:, 0])  # A v, (b, n)
+        parts = torch.split(v.to(forward.dtype), self.width, dim=1)
         for chunk, part in zip(self._chunks(), parts, strict=True):
-            forward += chunk.mT @ part
-        y = torch.cholesky_solve(forward, self.factor)
-        back = torch.cat([chunk @ y for chunk in self._chunks()], 1)[:, :, 0]
+            forward += times(part, chunk)
+        y = torch.cholesky_solve(forward[:, :, None], self.factor)[:, :, 0]
+        back = torch.cat([times(y, chunk.mT) for chunk in self._chunks()], 1)
         return ((v - back) / self.mu).to(v.dtype)
 
     def _chunks(self) -> Iterator[Tensor]:
