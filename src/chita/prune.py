@@ -18,7 +18,7 @@ from torch.nn.parameter import is_lazy
 from chita.batches import Batch, SampleStream
 from chita.config import PruneConfig, Ridge, kept_weights
 from chita.errors import ChitaError
-from chita.gradients import Loss, gradient_matrix, mean_loss
+from chita.gradients import Loss, gradient_matrix, layer_inputs, mean_loss
 from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
 from chita.l0.solve import Solution, solve_problem
@@ -27,6 +27,7 @@ from chita.memory import check_memory
 from chita.progress import stage_bar
 from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
 from chita.ridge import Choice, RidgeSearch
+from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -192,13 +193,13 @@ class _Run:
             )
         self.weights.replace(w)
         end = time.perf_counter()
-        fisher = self.method.curvature != "none"
+        curvature = self.method.curvature
         row = StageRow(
             stage=number,
             sparsity=sparsity,
             kept=len(solution.support),
-            ridge=choice.ridge if fisher else None,
-            objective=solution.objective if fisher else None,
+            ridge=choice.ridge if curvature != "none" else None,
+            objective=solution.objective if curvature == "fisher" else None,
             loss=loss,
             held_out_loss=choice.held_out_loss,
             iterations=solution.iterations,
@@ -211,17 +212,21 @@ class _Run:
         return row, solution.support
 
     def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
-        """A at the current weights and the loss there; a matrix of no rows without curvature."""
+        """A at the current weights, or what stands for it, and the loss there.
+
+        Without curvature, a matrix of no rows.
+        """
         if self.method.curvature == "none":
             dtype = torch.promote_types(w0.dtype, torch.float32)
             return GradientMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
+        batch, loss = self.config.batch, self.loss
+        if self.method.curvature == "inputs":
+            seen = layer_inputs(
+                self.model, self.weights, self.stream, samples=self.samples * batch, loss=loss
+            )
+            return LayerInputs(seen.moments, w0), seen.loss
         found = gradient_matrix(
-            self.model,
-            self.weights,
-            self.stream,
-            rows=self.samples,
-            batch=self.config.batch,
-            loss=self.loss,
+            self.model, self.weights, self.stream, rows=self.samples, batch=batch, loss=loss
         )
         return found.matrix, found.loss
 

@@ -12,6 +12,7 @@ from chita.methods import METHODS, get_method
 def test_every_method_goes_by_its_name() -> None:
     assert {"magnitude", "chita-cd", "chita-bso", "chita++"} < METHODS.keys()
     assert {"obd", "obs", "woodfisher", "woodtaylor", "m-fac", "cbs"} < METHODS.keys()
+    assert {"l-obs", "magnitude-uniform"} < METHODS.keys()
     for name in METHODS:
         assert get_method(name) is METHODS[name]
         assert get_method(name).name == name

@@ -2,6 +2,7 @@
 
 from chita.gradients.assemble import Gradients, gradient_matrix
 from chita.gradients.evaluate import mean_loss
+from chita.gradients.layer_inputs import layer_inputs
 from chita.gradients.losses import Loss
 
-__all__ = ["Gradients", "Loss", "gradient_matrix", "mean_loss"]
+__all__ = ["Gradients", "Loss", "gradient_matrix", "layer_inputs", "mean_loss"]

@@ -64,6 +64,10 @@ class Problem:
         """P_k(w0), where every method starts."""
         return self.at(*hard_threshold(self.w0, k))
 
+    def unmoved(self, support: Tensor) -> Iterate:
+        """w0 on a support, zero elsewhere."""
+        return self.at(torch.zeros_like(self.w0).index_copy_(0, support, self.w0[support]), support)
+
     def gradient(self, x: Iterate) -> Tensor:
         """grad Q = A^T rho + mu d, shape (p,): one pass over A."""
         return self.matrix.adjoint(x.rho).add_(x.w - self.w0, alpha=self.mu)

@@ -7,8 +7,9 @@ from chita.methods.cbs import CBS
 from chita.methods.chita_bso import CHITA_BSO
 from chita.methods.chita_cd import CHITA_CD
 from chita.methods.chita_plus_plus import chita_plus_plus
+from chita.methods.l_obs import L_OBS
 from chita.methods.m_fac import M_FAC
-from chita.methods.magnitude import MAGNITUDE
+from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
 from chita.methods.method import Curvature, Method
 from chita.methods.obd import OBD
 from chita.methods.obs import OBS
@@ -17,7 +18,9 @@ from chita.methods.woodtaylor import WOODTAYLOR
 
 CHITA = (CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
 SURGEONS = (OBD, OBS, WOODFISHER, WOODTAYLOR, M_FAC)
-METHODS: dict[str, Method] = {method.name: method for method in (MAGNITUDE, *CHITA, *SURGEONS, CBS)}
+METHODS: dict[str, Method] = {
+    method.name: method for method in (MAGNITUDE, MAGNITUDE_UNIFORM, *CHITA, *SURGEONS, CBS, L_OBS)
+}
 SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
 
 __all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]

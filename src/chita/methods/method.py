@@ -9,7 +9,7 @@ from typing import Literal
 from chita.l0.algorithm import Algorithm, Layout
 from chita.l0.options import Options
 
-Curvature = Literal["none", "fisher"]
+Curvature = Literal["none", "fisher", "inputs"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,8 @@ class Method:
 
     Attributes:
         name: as `chita.prune(method=...)` takes it.
-        curvature: where A comes from: "fisher" for gradients, "none" for a method that needs no A.
+        curvature: where A comes from: "fisher" for gradients, "inputs" for what each layer takes
+            in, "none" for a method that needs no A.
         algorithm: the support rule (which weights stay) and the update (what they become).
         stages: how many stages it takes by default.
         options: how its algorithm runs by default.

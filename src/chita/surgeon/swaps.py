@@ -39,7 +39,7 @@ def swap_support(
 
     `options.iterations` bounds the rounds. Returns w0 on the support found.
     """
-    start = unmoved(problem, x.support)
+    start = problem.unmoved(x.support)
     x = min([start, *perturbed(problem, start, options.seed)], key=lambda seed: seed.objective)
     trace.history.append(x.objective)
     norms = square_norms(problem.matrix.stored)
@@ -53,19 +53,13 @@ def swap_support(
     return x, False
 
 
-def unmoved(problem: Problem, support: Tensor) -> Iterate:
-    """w0 on a support."""
-    w = torch.zeros_like(problem.w0).index_copy_(0, support, problem.w0[support])
-    return problem.at(w, support)
-
-
 def perturbed(problem: Problem, x: Iterate, seed: int) -> Iterator[Iterate]:
     """Magnitude solutions of the size of x after small random changes of the magnitudes."""
     generator = torch.Generator().manual_seed(seed)
     w0 = problem.w0
     for _ in range(SEEDS):
         noise = torch.randn(len(w0), generator=generator).to(w0)
-        yield unmoved(problem, top_k(w0 * (SPREAD * noise).exp(), len(x.support)))
+        yield problem.unmoved(top_k(w0 * (SPREAD * noise).exp(), len(x.support)))
 
 
 @dataclass(frozen=True)
