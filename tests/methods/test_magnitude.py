@@ -2,19 +2,61 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+import chita
+from chita.l0.algorithm import Layout
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import solve_problem
 from chita.matrix import GradientMatrix
-from chita.methods.magnitude import MAGNITUDE
+from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
+
+from ..pruning import points, snapshot, tiny
+
+
+def problem() -> Problem:
+    w0 = torch.tensor([0.3, -2.0, 0.1, 1.0, -0.2])
+    return Problem.build(GradientMatrix(torch.empty(5, 0)), w0, lam=0.0, alpha=1.0)
 
 
 def test_the_largest_weights_stay_as_they_are() -> None:
-    w0 = torch.tensor([0.3, -2.0, 0.1, 1.0, -0.2])
-    problem = Problem.build(GradientMatrix(torch.empty(5, 0)), w0, lam=0.0, alpha=1.0)
-    solution = solve_problem(problem, 2, MAGNITUDE.algorithm, options=Options())
+    solution = solve_problem(problem(), 2, MAGNITUDE.algorithm, options=Options())
     assert solution.w.tolist() == [0.0, -2.0, 0.0, 1.0, 0.0]
     assert solution.support.tolist() == [1, 3]
     assert MAGNITUDE.curvature == "none"
+
+
+def test_the_largest_of_each_layer() -> None:
+    algorithm, layout = MAGNITUDE_UNIFORM.algorithm, Layout((1, 2, 2))
+    solution = solve_problem(problem(), 3, algorithm, options=Options(), layout=layout)
+    assert solution.support.tolist() == [0, 1, 3]
+    assert solution.w.tolist() == pytest.approx([0.3, -2.0, 0.0, 1.0, 0.0])
+    assert MAGNITUDE_UNIFORM.curvature == "none"
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("ridge", ["auto", 1e-3])
+@pytest.mark.parametrize("sparsity", [0.25, 0.5, 0.9])
+def test_every_layer_of_a_network_loses_its_share(
+    sparsity: float, ridge: str | float, stages: int
+) -> None:
+    model = tiny()
+    before = snapshot(model)
+    result = chita.prune(
+        model,
+        [points(24)],
+        sparsity=sparsity,
+        method="magnitude-uniform",
+        stages=stages,
+        ridge=ridge,  # type: ignore[arg-type]
+        progress=False,
+    )
+    assert result.nonzeros == int((1 - sparsity) * 72 + 1e-6)
+    for name, mask in result.masks.items():
+        old, new = before[name], model.get_parameter(name).detach()
+        assert torch.equal(new, old * mask) and bool(new[mask].all())
+        assert abs(int(mask.sum()) - (1 - sparsity) * mask.numel()) <= 1
+        assert bool(old[mask].abs().min() > old[~mask].abs().max())
+    assert result.stages[-1].objective is None and result.stages[-1].ridge is None
