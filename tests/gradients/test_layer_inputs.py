@@ -21,9 +21,7 @@ from chita.weights import Weights
 
 from .truth import head, labels, normal
 
-MODULE = import_module(
-    "chita.gradients.layer_inputs"
-)  # the package shows its function of that name
+MODULE = import_module("chita.gradients.layer_inputs")
 
 
 def moments(model: nn.Module, x: Tensor, **keywords: Any) -> dict[str, Tensor]:
