@@ -8,8 +8,14 @@ import torch
 from chita.l0.algorithm import Layout
 from chita.surgeon import matrix_free as module
 from chita.surgeon.block_batch import BlockBatch
-from chita.surgeon.inverse import BlockDiagonal, Explicit
-from chita.surgeon.matrix_free import RowByRow, SampleSpace, matrix_free, matrix_free_memory
+from chita.surgeon.inverse import BlockDiagonal
+from chita.surgeon.matrix_free import (
+    RowByRow,
+    SampleSpace,
+    WeightSpace,
+    matrix_free,
+    matrix_free_memory,
+)
 
 from ..l0.problems import random_problem
 from .dense import dense_inverse
@@ -28,7 +34,7 @@ def test_both_forms_have_one_factor() -> None:
 def test_the_smaller_system_is_factorised() -> None:
     problem = random_problem(0, n=10, p=30)
     assert isinstance(matrix_free(problem, BlockBatch(((0, 15), (15, 30)))), SampleSpace)
-    assert isinstance(matrix_free(problem, BlockBatch(((0, 6), (6, 12)))), Explicit)
+    assert isinstance(matrix_free(problem, BlockBatch(((0, 6), (6, 12)))), WeightSpace)
 
 
 def test_columns_come_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ batch of blocks; `BlockDiagonal` puts the batches together.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -32,19 +31,6 @@ class Inverse(Protocol):
 
 
 Invert = Callable[[Problem, BlockBatch], Inverse]
-
-
-@dataclass(frozen=True)
-class Explicit:
-    """The inverses themselves, (b, B, B)."""
-
-    inverse: Tensor
-
-    def diagonal(self) -> Tensor:
-        return self.inverse.diagonal(dim1=1, dim2=2)
-
-    def product(self, v: Tensor) -> Tensor:
-        return times(v.to(self.inverse.dtype), self.inverse).to(v.dtype)
 
 
 class BlockDiagonal:

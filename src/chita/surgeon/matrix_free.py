@@ -8,8 +8,8 @@ the rows of U / sqrt(mu) with U = L^-1 A and L L^T = A A^T + mu I, so that
     [H^-1]_jj = (1 - |L^-1 a_j|^2) / mu,      H^-1 v = (v - A^T (L L^T)^-1 A v) / mu
 
 need neither the recursion nor the v_i: a Gram product, a triangular solve on a chunk of columns at
-a time, and two passes over A for a product. `matrix_free` is that; for blocks of fewer than n
-weights it inverts H itself, which is then smaller.
+a time, and two passes over A for a product. `SampleSpace` is that; blocks of fewer than n weights
+have a smaller system in `WeightSpace`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from torch import Tensor
 from chita.l0.algorithm import Layout
 from chita.l0.backsolve import _gram_dtype
 from chita.l0.problem import Problem
-from chita.matrix import CHUNK
+from chita.matrix import CHUNK, PANELS
 from chita.surgeon.block_batch import BlockBatch, all_blocks
-from chita.surgeon.inverse import Explicit, Inverse, cholesky, require_ridge, times
+from chita.surgeon.inverse import Inverse, cholesky, require_ridge, times
 
 FACTOR_ENTRY = 8  # bytes of a float64
 
@@ -83,6 +83,22 @@ class SampleSpace:
             yield chunk.to(self.factor.dtype)
 
 
+class WeightSpace:
+    """The same inverse by way of L L^T = A^T A + mu I, B x B for each block, in float64."""
+
+    def __init__(self, problem: Problem, batch: BlockBatch) -> None:
+        columns = batch.stack(problem.matrix.stored).double()
+        self.factor = cholesky(_symmetric(columns.mT), problem.mu)
+
+    def diagonal(self) -> Tensor:
+        unit = torch.eye(self.factor.shape[1], dtype=torch.float64, device=self.factor.device)
+        rows: Tensor = torch.linalg.solve_triangular(self.factor, unit, upper=False)
+        return rows.square_().sum(1)
+
+    def product(self, v: Tensor) -> Tensor:
+        return torch.cholesky_solve(v[:, :, None].double(), self.factor)[:, :, 0].to(v.dtype)
+
+
 def explained(factor: Tensor, columns: Tensor) -> Tensor:
     """|L^-1 a_j|^2, the share of weight j that the samples have to say on; (b, c, n) to (b, c)."""
     rows: Tensor = torch.linalg.solve_triangular(factor.mT, columns, upper=True, left=False)
@@ -90,30 +106,38 @@ def explained(factor: Tensor, columns: Tensor) -> Tensor:
 
 
 def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
-    """A_b A_b^T for every block, (b, n, n)."""
+    """A_b A_b^T for every block, (b, n, n); the lower triangle will do."""
     matrix = problem.matrix
     if len(batch.blocks) > 1:
-        columns = batch.stack(matrix.stored).to(dtype)
-        return columns.mT @ columns
+        return _symmetric(batch.stack(matrix.stored).to(dtype))
     if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
         matrix = matrix.span(batch.start, batch.stop)
     every = torch.arange(matrix.p, device=matrix.stored.device)
     return matrix.gram(every, dtype)[None]
 
 
+def _symmetric(x: Tensor) -> Tensor:
+    """The lower triangle of x^T x, (b, i, j) to (b, j, j): panels that skip most of the upper."""
+    size = x.shape[2]
+    product = x.new_zeros(len(x), size, size)
+    panel = -(-size // PANELS)
+    for start in range(0, size, panel):
+        stop = min(start + panel, size)
+        product[:, start:stop, :stop] = x[:, :, start:stop].mT @ x[:, :, :stop]
+    return product
+
+
 def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
-    """M-FAC's inverse, n x n or B x B, whichever is smaller; float64 where float32 will not do."""
+    """M-FAC's inverse by the smaller of the two systems, float64 where float32 will not do."""
     require_ridge(problem)
     matrix = problem.matrix
-    dtype = _gram_dtype(problem, torch.arange(matrix.p, device=matrix.stored.device))
-    if max(stop - start for start, stop in batch.blocks) >= matrix.n:
-        return SampleSpace(problem, batch, dtype)
-    columns = batch.stack(matrix.stored).to(dtype)
-    factor = cholesky(columns @ columns.mT, problem.mu)
-    unit = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-    return Explicit(torch.cholesky_solve(unit.expand_as(factor), factor))
+    if max(stop - start for start, stop in batch.blocks) < matrix.n:
+        return WeightSpace(problem, batch)
+    places = (torch.arange(*block, device=matrix.stored.device) for block in batch.blocks)
+    wide = any(_gram_dtype(problem, block) == torch.float64 for block in places)
+    return SampleSpace(problem, batch, torch.float64 if wide else matrix.stored.dtype)
 
 
 def matrix_free_memory(layout: Layout, n: int) -> int:
-    """The bytes of all blocks' factors or inverses."""
+    """The bytes of all blocks' factors."""
     return FACTOR_ENTRY * sum(min(n, stop - start) ** 2 for start, stop in all_blocks(layout))

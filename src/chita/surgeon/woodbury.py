@@ -15,9 +15,22 @@ from torch import Tensor
 from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
 from chita.surgeon.block_batch import BlockBatch, all_blocks
-from chita.surgeon.inverse import Explicit, cholesky, require_ridge
+from chita.surgeon.inverse import cholesky, require_ridge, times
 
 ENTRY = 4  # bytes of a float32
+
+
+@dataclass(frozen=True)
+class Explicit:
+    """The inverses themselves, (b, B, B)."""
+
+    inverse: Tensor
+
+    def diagonal(self) -> Tensor:
+        return self.inverse.diagonal(dim1=1, dim2=2)
+
+    def product(self, v: Tensor) -> Tensor:
+        return times(v, self.inverse)  # which is symmetric
 
 
 @dataclass(frozen=True)
