@@ -33,8 +33,9 @@ from chita.weights import Weights
 logger = logging.getLogger(__name__)
 
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
-HELD_OUT = 1000  # samples that ridge="auto" holds out, if there are so many to spare
-HELD_OUT_SHARE = 0.2  # and the most of the data that it takes
+HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare
+HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
+HELD_OUT_SHARE = 0.2  # the most of the data that it takes
 
 
 def prune(
@@ -280,7 +281,7 @@ def _check_finite(weights: Weights) -> None:
 def _divide_samples(stream: SampleStream, config: PruneConfig) -> tuple[int, list[Batch]]:
     """n, and the samples held out to choose the ridge by."""
     batch, wanted = config.batch, config.samples or MOST_SAMPLES
-    spare = HELD_OUT if config.ridge == "auto" else 0
+    spare = max(HELD_OUT, wanted * batch // HELD_OUT_PART) if config.ridge == "auto" else 0
     have = stream.count(wanted * batch + spare)
     needed = (config.samples or 1) * batch
     to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
