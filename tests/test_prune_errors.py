@@ -76,7 +76,7 @@ def test_seed(seed: Any) -> None:
 
 
 def test_names() -> None:
-    refuse(r"method must be one of \['chita\+\+', 'chita-bso'.*'magnitude'\], got 'x'", method="x")
+    refuse(r"method must be one of \[.*'chita\+\+'.*'magnitude'.*\], got 'x'", method="x")
     refuse(r"solver must be one of \['bso', 'cd'\], got 'iht'", solver="iht")
     refuse("solver='cd' is for method 'chita\\+\\+'", solver="cd", method="magnitude")
     refuse(r"schedule must be one of \['constant', .*\], got 'cubic'", schedule="cubic")
