@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from chita.data.dataset import Augmentation, Batches, ImageData
+from chita.data.dataset import Augmentation, Batches, Images
 from chita.errors import ChitaError
 from chita.modes import device_of, modes_restored
 
@@ -39,7 +39,7 @@ class Recipe:
 
 def train(
     model: nn.Module,
-    data: ImageData,
+    data: Images,
     recipe: Recipe,
     *,
     seed: int = 0,

@@ -1,14 +1,27 @@
-"""The paper's data sets, and the slice of MNIST that ships with the package."""
+"""The paper's data sets, the slice of MNIST that ships with the package, and image folders."""
 
 from __future__ import annotations
 
-from chita.data.dataset import Batches, ImageData, Splits
+from chita.data.dataset import Batches, ImageData, Images, Splits
 from chita.data.embed import SLICE_NAME, read_slice
 from chita.data.fetch import Progress, get
+from chita.data.image_folder import image_folder
+from chita.data.preprocessing import Preprocessing, RandomResizedCrop
 from chita.data.sources import SOURCES
 from chita.errors import ChitaError
 
-__all__ = ["NAMES", "Batches", "ImageData", "Splits", "get", "load"]
+__all__ = [
+    "NAMES",
+    "Batches",
+    "ImageData",
+    "Images",
+    "Preprocessing",
+    "RandomResizedCrop",
+    "Splits",
+    "get",
+    "image_folder",
+    "load",
+]
 
 NAMES = (SLICE_NAME, *SOURCES)
 

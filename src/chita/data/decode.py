@@ -1,0 +1,44 @@
+"""Picture files to tensors, by Pillow; the files may be damaged or hostile."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".tif", ".tiff", ".webp")
+# Pillow knows more formats, some of which run other programs. WebP may be missing from it: last,
+# so that the others are tried before that shows.
+_FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "WEBP")
+
+
+def require_pillow(use: str) -> None:
+    """Raise, with what needs it, unless Pillow is installed."""
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise ChitaError(f"{use} need pillow: pip install 'chita[images]'") from error
+
+
+def decode(path: str) -> Tensor:
+    """The picture in a file as (3, H, W) uint8, its colours as RGB whatever the file has.
+
+    Raises an exception of any type if the file cannot be read, is incomplete, or claims so many
+    pixels that Pillow takes it for a decompression bomb.
+    """
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about metadata, mostly
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(path, formats=_FORMATS) as picture:
+            if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip, not scale
+                grey = (np.array(picture) >> 8).clip(0, 255).astype(np.uint8)
+                pixels = np.repeat(grey[:, :, None], 3, axis=2)
+            else:
+                pixels = np.array(picture.convert("RGB"))
+    return torch.from_numpy(pixels).permute(2, 0, 1)

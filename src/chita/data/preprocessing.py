@@ -1,0 +1,88 @@
+"""From a picture of any size to what a network takes: the ImageNet crops and normalisation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+# Of a long, narrow picture only the middle matters; resized as a whole it might fill the memory.
+_LONGEST = 4
+_AREAS = (0.08, 1.0)
+_RATIOS = (3 / 4, 4 / 3)
+_TRIES = 10
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How a network wants its pictures.
+
+    Args:
+        size: of the square input.
+        resize: what the shorter side is resized to before the centre is cropped.
+        mean: mean of each channel, of pixels scaled to [0, 1].
+        std: standard deviation of each channel.
+    """
+
+    size: int = 224
+    resize: int = 256
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+    def centre(self, image: Tensor) -> Tensor:
+        """The crop for evaluation: (3, H, W) uint8 to (3, size, size)."""
+        shorter = min(image.shape[1:])
+        image = _middle(image, *(min(side, _LONGEST * shorter) for side in image.shape[1:]))
+        height, width = (self.resize * side // shorter for side in image.shape[1:])
+        return _middle(_resized(image, height, width), self.size, self.size)
+
+
+@dataclass(frozen=True)
+class RandomResizedCrop:
+    """The augmentation of ImageNet: a random part of each image, resized, mirrored half the time.
+
+    The part has 8 to 100 % of the area, evenly, and an aspect ratio of 3/4 to 4/3, evenly in its
+    logarithm.
+
+    Args:
+        size: of the square that comes out.
+    """
+
+    size: int = 224
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """(N, C, H, W) uint8 images of any size to (N, C, size, size)."""
+        return torch.stack([self._crop(image, generator) for image in images])
+
+    def _crop(self, image: Tensor, generator: torch.Generator) -> Tensor:
+        part = _resized(_random_part(image, generator), self.size, self.size)
+        return part.flip(2) if torch.rand((), generator=generator) < 0.5 else part
+
+
+def _random_part(image: Tensor, generator: torch.Generator) -> Tensor:
+    """A part of random area and shape, or the middle where no such part fits."""
+    height, width = image.shape[1:]
+    for _ in range(_TRIES):
+        draws = torch.rand(4, generator=generator).tolist()
+        area = height * width * (_AREAS[0] + draws[0] * (_AREAS[1] - _AREAS[0]))
+        ratio = _RATIOS[0] * (_RATIOS[1] / _RATIOS[0]) ** draws[1]
+        rows, columns = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
+        if 0 < rows <= height and 0 < columns <= width:
+            top, left = int(draws[2] * (height - rows + 1)), int(draws[3] * (width - columns + 1))
+            return image[:, top : top + rows, left : left + columns]
+    most_rows, most_columns = round(width / _RATIOS[0]), round(height * _RATIOS[1])
+    return _middle(image, max(1, min(height, most_rows)), max(1, min(width, most_columns)))
+
+
+def _middle(image: Tensor, height: int, width: int) -> Tensor:
+    """The central part of that size."""
+    top, left = round((image.shape[1] - height) / 2), round((image.shape[2] - width) / 2)
+    return image[:, top : top + height, left : left + width]
+
+
+def _resized(image: Tensor, height: int, width: int) -> Tensor:
+    """Bilinear with antialiasing, which is what Pillow does."""
+    return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
