@@ -16,26 +16,43 @@ SHARED = Path(__file__).parents[2] / "../shared/checkpoints"
 CHECKPOINTS = {
     "mlpnet": SHARED / "mlpnet_mnist.safetensors",
     "resnet20": SHARED / "resnet20_cifar10.safetensors",
+    "mobilenetv1-folded": SHARED / "mobilenetv1_imagenet_folded.safetensors",
 }
+IMAGENET = ("mobilenetv1", "mobilenetv1-folded", "resnet50")
 
 
 def paper_checkpoint(name: str) -> Path:
     if not CHECKPOINTS[name].exists():
-        pytest.skip(f"the paper's checkpoint of {name} is not on this machine")
+        pytest.skip(f"the checkpoint of {name} is not on this machine")
     return CHECKPOINTS[name]
 
 
-@pytest.mark.parametrize(("name", "count"), [("mlpnet", 32_360), ("resnet20", 268_336)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("mlpnet", 32_360),
+        ("resnet20", 268_336),
+        ("mobilenetv1", 4_209_088),
+        ("mobilenetv1-folded", 4_209_088),
+        ("resnet50", 25_502_912),
+    ],
+)
 def test_prunable_weights_are_the_papers(name: str, count: int) -> None:
     network = zoo.get(name)
     weights = Weights(network.build(), include=network.prunable)
     assert weights.size == count
-    assert all("downsample" not in weight.name and "bn" not in weight.name for weight in weights)
+    assert all("bn" not in weight.name for weight in weights)
     assert all(weight.parameter.ndim > 1 for weight in weights)
 
 
-@pytest.mark.parametrize("name", list(zoo.NETWORKS))
-def test_keys_are_those_of_the_papers_checkpoints(name: str) -> None:
+def test_resnet20_keeps_its_shortcuts() -> None:
+    network = zoo.get("resnet20")
+    weights = Weights(network.build(), include=network.prunable)
+    assert all("downsample" not in weight.name for weight in weights)
+
+
+@pytest.mark.parametrize("name", list(CHECKPOINTS))
+def test_keys_are_those_of_the_checkpoints(name: str) -> None:
     found = load_file(paper_checkpoint(name))
     own = zoo.get(name).build().state_dict()
     assert {key: tensor.shape for key, tensor in own.items()} == {
@@ -85,7 +102,16 @@ def test_embedded_mlpnet_is_trained() -> None:
 
 def test_every_data_set_named_exists() -> None:
     for network in zoo.NETWORKS.values():
-        assert network.data in data.NAMES
+        assert (network.data in data.NAMES) == (network.name not in IMAGENET)
+
+
+@pytest.mark.parametrize("name", IMAGENET)
+def test_imagenet_networks_say_how_they_want_pictures(name: str) -> None:
+    network = zoo.get(name)
+    assert network.preprocessing is not None
+    assert (network.preprocessing.size, network.preprocessing.resize) == (224, 256)
+    assert network.classes == 1000
+    assert network.recipe.augment == data.RandomResizedCrop(224)
 
 
 def test_unknown_name() -> None:

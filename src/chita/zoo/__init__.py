@@ -16,12 +16,25 @@ from pathlib import Path
 from torch import nn
 
 from chita.data.augment import pad_crop_flip
+from chita.data.preprocessing import Preprocessing, RandomResizedCrop
 from chita.errors import ChitaError
 from chita.train import Recipe
 from chita.zoo.mlpnet import MLPNet
+from chita.zoo.mobilenetv1 import MobileNetV1, MobileNetV1Folded
 from chita.zoo.resnet20 import ResNet20
+from chita.zoo.resnet50 import ResNet50
 
-__all__ = ["NETWORKS", "Embedded", "MLPNet", "Network", "ResNet20", "get"]
+__all__ = [
+    "NETWORKS",
+    "Embedded",
+    "MLPNet",
+    "MobileNetV1",
+    "MobileNetV1Folded",
+    "Network",
+    "ResNet20",
+    "ResNet50",
+    "get",
+]
 
 _ASSETS = Path(__file__).parent / "assets"
 
@@ -45,6 +58,9 @@ class Network:
         prunable: glob patterns of the parameters the paper prunes.
         recipe: how it is trained; its augmentation also serves to re-estimate batch norm.
         embedded: what ships with the package, if anything.
+        classes: how many it tells apart.
+        preprocessing: how it wants pictures; None if its data come in the right size.
+        batch_size: images in a batch whose size matters only for speed and memory.
     """
 
     name: str
@@ -53,6 +69,36 @@ class Network:
     prunable: tuple[str, ...]
     recipe: Recipe
     embedded: Embedded | None = None
+    classes: int = 10
+    preprocessing: Preprocessing | None = None
+    batch_size: int = 1000
+
+
+def _imagenet(
+    name: str,
+    build: Callable[[], nn.Module],
+    *,
+    prunable: tuple[str, ...],
+    weight_decay: float,
+    preprocessing: Preprocessing,
+) -> Network:
+    recipe = Recipe(
+        epochs=90,
+        learning_rate=0.1,
+        batch_size=256,
+        weight_decay=weight_decay,
+        augment=RandomResizedCrop(preprocessing.size),
+    )
+    return Network(
+        name=name,
+        build=build,
+        data="imagenet",
+        prunable=prunable,
+        recipe=recipe,
+        classes=1000,
+        preprocessing=preprocessing,
+        batch_size=64,
+    )
 
 
 NETWORKS: dict[str, Network] = {
@@ -73,6 +119,28 @@ NETWORKS: dict[str, Network] = {
             # The paper leaves the convolutions of the shortcuts dense.
             prunable=("conv1.weight", "layer*.conv?.weight", "fc.weight"),
             recipe=Recipe(epochs=200, learning_rate=0.1, augment=pad_crop_flip),
+        ),
+        _imagenet(
+            "mobilenetv1",
+            MobileNetV1,
+            prunable=("*conv.weight", "fc.weight"),
+            weight_decay=4e-5,
+            preprocessing=Preprocessing(),
+        ),
+        _imagenet(
+            "mobilenetv1-folded",
+            MobileNetV1Folded,
+            prunable=("stem.weight", "blocks.*.weight", "fc.weight"),
+            weight_decay=4e-5,
+            # Pixels of 0 to 255 become (x - 128) / 128.
+            preprocessing=Preprocessing(mean=(128 / 255,) * 3, std=(128 / 255,) * 3),
+        ),
+        _imagenet(
+            "resnet50",
+            ResNet50,
+            prunable=("*conv?.weight", "*.downsample.0.weight", "fc.weight"),
+            weight_decay=1e-4,
+            preprocessing=Preprocessing(),
         ),
     )
 }
