@@ -45,6 +45,10 @@ app.command("bench")(bench_command)
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
+IMAGE_FOLDER = "imagefolder:"
+ValSplit = Annotated[
+    float | None, typer.Option(help="Share of an image folder without train/ and val/ to test on.")
+]
 
 
 def _print_version(asked: bool) -> None:
@@ -73,8 +77,10 @@ def prune_command(
         Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
     ] = None,
     data_name: Annotated[
-        str | None, typer.Option("--data", help=f"One of {', '.join(data.NAMES)}.")
+        str | None,
+        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
     ] = None,
+    val_split: ValSplit = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
     method: Annotated[
         str, typer.Option(help="magnitude, chita-cd, chita-bso or chita++.")
@@ -145,19 +151,20 @@ def prune_command(
     data_name = _data_name(known, data_name, checkpoint)
     model = known.build().to(place)
     load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
-    splits = _load_data(data_name)
+    splits = _load_data(known, data_name, val_split=val_split, seed=seed)
     if reestimate_bn:
         augmented = data.Batches(
             splits.train, 128, shuffle=True, augment=known.recipe.augment, seed=seed, device=place
         )
         reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
-    test = data.Batches(splits.test, 1000, device=place)
+    test = data.Batches(splits.test, known.batch_size, device=place)
     dense_accuracy = accuracy(model, test)
-    calibration = data.Batches(splits.train.shuffled(seed), 1024, device=place)
+    calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
     result = prune(model, calibration, **arguments)
     record = {
         "network": network,
         "data": data_name,
+        "val_split": val_split,
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "reestimate_bn": reestimate_bn,
         "dense_accuracy": dense_accuracy,
@@ -179,6 +186,7 @@ def train_command(
     data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
         None
     ),
+    val_split: ValSplit = None,
     epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
     out: Annotated[Path | None, typer.Option(help="MODEL.safetensors by default.")] = None,
     seed: Seed = 0,
@@ -192,12 +200,13 @@ def train_command(
         raise ChitaError(f"out must be a file that ends in .safetensors, got {out}")
     prepare_folder(out.parent)
     place = pick_device(device)
-    splits = _load_data(_data_name(known, data_name or known.data, None))
+    data_name = _data_name(known, data_name or known.data, None)
+    splits = _load_data(known, data_name, val_split=val_split, seed=seed)
     model = known.build().to(place)
     with step_bar("training") as progress:
         train(model, splits.train, recipe, seed=seed, progress=progress)
     save_checkpoint(model, out)
-    score = accuracy(model, data.Batches(splits.test, 1000, device=place))
+    score = accuracy(model, data.Batches(splits.test, known.batch_size, device=place))
     Console().print(
         f"{network}: {score:.2f} % of the test set, written to {out}", soft_wrap=True, markup=False
     )
@@ -232,6 +241,13 @@ def _parse_ridge(ridge: str) -> float | str:
 
 def _data_name(network: zoo.Network, given: str | None, checkpoint: Path | None) -> str:
     """The data set asked for, or the one that goes with the weights."""
+    if network.preprocessing is not None:
+        if given is None or not given.startswith(IMAGE_FOLDER):
+            raise ChitaError(
+                f"{network.name} takes pictures of {network.data}, which chita cannot fetch: give "
+                f"--data {IMAGE_FOLDER}DIR, got {given or 'none'}"
+            )
+        return given
     embedded = [] if network.embedded is None else [network.embedded.data]
     if given is None:
         return embedded[0] if checkpoint is None and embedded else network.data
@@ -241,7 +257,19 @@ def _data_name(network: zoo.Network, given: str | None, checkpoint: Path | None)
     return given
 
 
-def _load_data(name: str) -> data.Splits:
+def _load_data(
+    network: zoo.Network, name: str, *, val_split: float | None, seed: int
+) -> data.Splits:
+    if network.preprocessing is not None:
+        return data.image_folder(
+            name.removeprefix(IMAGE_FOLDER),
+            network.preprocessing,
+            val_split=val_split,
+            seed=seed,
+            classes=network.classes,
+        )
+    if val_split is not None:
+        raise ChitaError(f"--val-split is for --data {IMAGE_FOLDER}DIR, got {val_split} and {name}")
     with step_bar(f"fetching {name}") as progress:
         return data.load(name, progress=progress)
 
