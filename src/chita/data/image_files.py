@@ -65,7 +65,7 @@ class ImageFiles:
     def __getitem__(self, chosen: Tensor) -> ImageFiles:
         """The images of (K,) indices."""
         files = [self.files[i] for i in chosen.tolist()]
-        return replace(self, files=files, labels=self.labels[chosen])
+        return replace(self, files=files, labels=self.labels[chosen], unreadable=set())
 
     def shuffled(self, seed: int) -> ImageFiles:
         """The same images in an order drawn from the seed."""
@@ -109,23 +109,23 @@ class ImageFiles:
                 new = [part.files[i] for i in failed if part.files[i] not in self.unreadable]
                 met += new
                 self.unreadable.update(new)
-                self._check_unreadable()
+                if self._too_many_unreadable():
+                    raise ChitaError(
+                        f"{len(self.unreadable)} of the {len(self)} images in {self.folder} cannot "
+                        f"be read, more than {MOST_UNREADABLE:.0%}: replace or delete "
+                        f"{some(sorted(self.unreadable))}"
+                    )
                 if images is not None:
                     yield torch.from_numpy(images), part.labels[positions]
         finally:  # the reader may break off
-            if met:
+            if met and not self._too_many_unreadable():
                 logger.warning(
                     "%d of the %d images in %s cannot be read and are left out: %s",
                     len(self.unreadable), len(self), self.folder, some(met),
                 )  # fmt: skip
 
-    def _check_unreadable(self) -> None:
-        if len(self.unreadable) > MOST_UNREADABLE * len(self):
-            raise ChitaError(
-                f"{len(self.unreadable)} of the {len(self)} images in {self.folder} cannot be "
-                f"read, more than {MOST_UNREADABLE:.0%}: replace or delete "
-                f"{some(sorted(self.unreadable))}"
-            )
+    def _too_many_unreadable(self) -> bool:
+        return len(self.unreadable) > MOST_UNREADABLE * len(self)
 
 
 class _Decoding(Dataset[tuple[int, Pixels | None]]):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -48,7 +47,7 @@ def image_folder(
     if not folder.is_dir():
         raise ChitaError(f"image folder {folder} does not exist or is no folder")
     if workers is None:
-        workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+        workers = min(_cpus(), _MOST_WORKERS)
     if workers < 0:
         raise ChitaError(f"workers must be at least 0, got {workers}")
     train, val = folder / "train", folder / "val"
@@ -72,6 +71,13 @@ def image_folder(
         )
     names = _class_names(folder, classes)
     return _split(_scan(folder, names, preprocessing, workers), val_split, seed)
+
+
+def _cpus() -> int:
+    """Those this process may use, where the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _class_names(folder: Path, classes: int | None = None) -> list[str]:
@@ -130,6 +136,4 @@ def _split(whole: ImageFiles, val_split: float, seed: int) -> Splits:
             f"{val_split} of {len(whole)} images"
         )
     order = torch.randperm(len(whole), generator=torch.Generator().manual_seed(seed))
-    parts = (whole[chosen.sort().values] for chosen in (order[count:], order[:count]))
-    train, test = (replace(part, unreadable=set()) for part in parts)
-    return Splits(train, test)
+    return Splits(*(whole[chosen.sort().values] for chosen in (order[count:], order[:count])))
