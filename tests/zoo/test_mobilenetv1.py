@@ -78,7 +78,7 @@ def test_same_padding_is_tensorflows(stride: int, shape: tuple[int, int]) -> Non
 
 
 def test_folded_network_knows_imagenet(tmp_path: Path) -> None:
-    """71.4 % of the whole validation set are right; of these 100 pictures, about two thirds."""
+    """71.4 % of the whole validation set are right; of these 50 pictures, about two thirds."""
     pictures = SHARED / "data/imagenet-val2"
     checkpoint = SHARED / "checkpoints/mobilenetv1_imagenet_folded.safetensors"
     if not (pictures.is_dir() and checkpoint.exists()):
@@ -91,5 +91,5 @@ def test_folded_network_knows_imagenet(tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(pictures)
     assert network.preprocessing is not None
     test = data.image_folder(tmp_path, network.preprocessing, classes=1000).test
-    some = test[torch.arange(1, 2000, 20)]  # the second picture of every tenth class
-    assert accuracy(model, data.Batches(some, 50)) > 60
+    some = test[torch.arange(1, 2000, 40)]  # the second picture of every 20th class
+    assert accuracy(model, data.Batches(some, 25)) > 60
