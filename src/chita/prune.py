@@ -74,7 +74,9 @@ def prune(
             (inputs, targets) or of dicts (then the model's own `.loss` is used).
         sparsity: the share of the prunable weights to set to zero, in [0, 1).
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
-        method: "magnitude", "chita-cd", "chita-bso" or "chita++".
+        method: "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
+            "magnitude-uniform", of each layer; "obd", "obs", "l-obs", "woodfisher", "woodtaylor",
+            "m-fac" or "cbs".
         solver: the single-stage method inside CHITA++, "bso" (default) or "cd".
         samples: n, the rows of A; by default what the data give, at most 1000.
         batch: m, the samples averaged into one row; the given batches are cut up or joined to m.
@@ -84,7 +86,8 @@ def prune(
         schedule: "exponential", "linear", "constant" or "polynomial" (default).
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
-        iterations: IHT updates at most a stage; 50 for CHITA-CD, 5 for the others by default.
+        iterations: IHT updates at most a stage; 50 for CHITA-CD, 5 for CHITA-BSO and CHITA++ by
+            default. Rounds of swaps for CBS, 8 by default.
         continuation: shrinking supports on the way to each stage's first one; 0 starts from the
             largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
@@ -92,7 +95,8 @@ def prune(
             and convolution layers.
         exclude: glob pattern(s) of parameter names to leave alone.
         inplace: prune the model itself, or a copy.
-        seed: batches given as a list are read in an order drawn from it.
+        seed: batches given as a list are read in an order drawn from it, and CBS draws its
+            starts from it.
         progress: show a bar.
 
     Raises:

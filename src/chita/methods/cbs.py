@@ -1,6 +1,7 @@
 """CBS (Yu et al., 2022): the support by swaps, then the exact joint update of what stays on it.
 
-As in its paper, the gradient of the trained network is taken for zero.
+As in its paper, the gradient of the trained network is taken for zero. The rounds of swaps are few:
+more of them fit f to the n samples that A is made of, and the network no longer follows.
 """
 
 from chita.l0.algorithm import SupportThenUpdate

@@ -27,7 +27,7 @@ from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import top_k
 from chita.surgeon.inverse import square_norms
 
-SEEDS = 10  # perturbed magnitude solutions that the search may start from
+SEEDS = 10  # perturbed magnitude solutions that the search may start from, beside magnitude's
 SPREAD = 0.1  # relative size of a perturbation
 CANDIDATES = 256  # weights on either side of a round of swaps: their Gram stays small
 
@@ -35,12 +35,12 @@ CANDIDATES = 256  # weights on either side of a round of swaps: their Gram stays
 def swap_support(
     problem: Problem, x: Iterate, options: Options, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """The best of the seeds, then rounds of swaps until none lowers f or the rounds are spent.
+    """The best of the starts, then rounds of swaps until none lowers f or the rounds are spent.
 
     `options.iterations` bounds the rounds. Returns w0 on the support found.
     """
     start = problem.unmoved(x.support)
-    x = min([start, *perturbed(problem, start, options.seed)], key=lambda seed: seed.objective)
+    x = min([start, *perturbed(problem, start, options.seed)], key=lambda point: point.objective)
     trace.history.append(x.objective)
     norms = square_norms(problem.matrix.stored)
     while not trace.spent:
