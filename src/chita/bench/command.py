@@ -9,9 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chita import zoo
 from chita.bench.benchmark import Bench, Benchmark, run_benchmark
-from chita.bench.networks import find_subjects
+from chita.bench.first_order import FirstOrder
+from chita.bench.networks import CHECKPOINTS, find_subjects
+from chita.bench.objective import Objective
+from chita.bench.ridge import RidgeEffect
+from chita.bench.runtime import Runtime
+from chita.bench.schedules import Schedules
 from chita.bench.settings import quick_grid
 from chita.bench.stepsize import StepSize
 from chita.bench.table1 import Table1
@@ -33,6 +37,16 @@ class Sizes:
 
 BENCHMARKS = {
     "table1": Sizes(Table1(), Table1({"mlpnet": (0.9, 0.98)}, quick_grid)),
+    "runtime": Sizes(Runtime(), Runtime(samples=100, quick=True)),
+    "objective": Sizes(Objective(), Objective((0.8, 0.9, 0.98), samples=200, quick=True)),
+    "schedules": Sizes(Schedules(), Schedules(samples=300)),
+    "ridge": Sizes(
+        RidgeEffect(),
+        RidgeEffect(500, iterations=(0, 5, 20, 100, 500), sparsities=(0.9, 0.98)),
+    ),
+    "first-order": Sizes(
+        FirstOrder(), FirstOrder((1, 4, 16), samples=300, stages=5, trace_images=2000)
+    ),
     "stepsize": Sizes(StepSize(), StepSize()),
 }
 NAMES = ", ".join(BENCHMARKS)
@@ -61,9 +75,9 @@ def bench_command(
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
     if imagenet is not None:
         raise ChitaError(
-            f"--imagenet {imagenet}: the MobileNetV1 and ResNet50 rows cannot be run, because "
-            f"chita has no such networks (only {', '.join(zoo.NETWORKS)}); without --imagenet "
-            "they are listed with the paper's figures"
+            f"--imagenet {imagenet}: the rows of MobileNetV1 and ResNet50 cannot be run, for want "
+            f"of these networks and their trained weights ({' and '.join(CHECKPOINTS)} are what "
+            "there is); without --imagenet they are listed with the paper's figures"
         )
     prepare_folder(out)
     new_figure()  # what is missing to draw shows before the work

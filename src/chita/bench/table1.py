@@ -13,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from chita.bench import paper
+from chita.bench.average import standard_error
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
 from chita.bench.networks import Subject
@@ -128,11 +129,6 @@ def _setting(record: Record) -> Setting:
 
 def _has_no_ridge(settings: Iterable[Setting]) -> bool:
     return all(METHODS[setting.method].curvature == "none" for setting in settings)
-
-
-def standard_error(figures: Sequence[float]) -> float | None:
-    """Of the mean; None for fewer than two figures."""
-    return statistics.stdev(figures) / len(figures) ** 0.5 if len(figures) > 1 else None
 
 
 def _imagenet_rows() -> Iterator[Row]:

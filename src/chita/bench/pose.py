@@ -1,0 +1,97 @@
+"""The problem that a network poses: A at its weights, on which any method can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import SampleStream
+from chita.bench.networks import Subject
+from chita.config import kept_weights
+from chita.gradients import gradient_matrix, layer_inputs
+from chita.l0.algorithm import Layout
+from chita.l0.options import Options
+from chita.l0.problem import Problem
+from chita.l0.solve import Solution, solve_problem
+from chita.matrix import GradientMatrix
+from chita.memory import check_memory
+from chita.methods import Method
+from chita.surgeon.layer_wise import LayerInputs
+from chita.weights import Weights
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A network, and A at its weights.
+
+    Attributes:
+        model: the network.
+        weights: its prunable weights.
+        stored: A as GradientMatrix stores it, (p, n).
+        w0: the weights that A was taken at, (p,).
+        moments: of each layer's inputs on the same samples, which L-OBS has in the place of A.
+    """
+
+    model: nn.Module
+    weights: Weights
+    stored: Tensor
+    w0: Tensor
+    moments: Sequence[Tensor] = ()
+
+    @torch.no_grad()
+    def solve(
+        self,
+        method: Method,
+        *,
+        sparsity: float,
+        lam: float,
+        alpha: float = 0.0,
+        block_size: int | None = None,
+        options: Options | None = None,
+    ) -> Solution:
+        """What the method makes of the problem, in one stage; the objective is that on A for all.
+
+        A matrix remembers its last Gram product; here each solve starts without such memories.
+        """
+        layers = tuple(weight.parameter.numel() for weight in self.weights)
+        layout = Layout(layers, block_size)
+        matrix = GradientMatrix(self.stored)
+        check_memory(method, layout, matrix.n, self.weights.device)
+        by_inputs = method.curvature == "inputs"
+        seen = LayerInputs(self.moments, self.w0) if by_inputs else matrix
+        solution = solve_problem(
+            Problem.build(seen, self.w0, lam=lam, alpha=alpha),
+            kept_weights(matrix.p, sparsity),
+            method.algorithm,
+            options=options or method.options,
+            layout=layout,
+        )
+        if by_inputs:
+            problem = Problem.build(matrix, self.w0, lam=lam, alpha=alpha)
+            point = problem.at(solution.w, solution.support)
+            solution = replace(solution, objective=point.objective)
+        return solution
+
+
+def pose(
+    model: nn.Module, include: tuple[str, ...], stream: SampleStream, *, samples: int, batch: int
+) -> Posed:
+    """A of n = `samples` rows, each the mean gradient of the next m = `batch` of the stream."""
+    weights = Weights(model, include)
+    found = gradient_matrix(model, weights, stream, rows=samples, batch=batch)
+    return Posed(model, weights, found.matrix.stored, weights.vector())
+
+
+def pose_subject(subject: Subject, seed: int, *, samples: int, batch: int = 1) -> Posed:
+    """The problem that a trained network poses."""
+
+    def stream() -> SampleStream:
+        return SampleStream(subject.calibration(seed))
+
+    include = subject.network.prunable
+    posed = pose(subject.model(seed), include, stream(), samples=samples, batch=batch)
+    seen = layer_inputs(posed.model, posed.weights, stream(), samples=samples * batch)
+    return replace(posed, moments=seen.moments)

@@ -1,0 +1,42 @@
+"""CHITA++ stage by stage (algorithm 1), to look at each and to set alpha freely."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import nn
+
+from chita.batches import SampleStream
+from chita.bench.networks import Subject
+from chita.bench.pose import pose
+from chita.methods import METHODS
+
+
+def run_stages(
+    subject: Subject,
+    seed: int,
+    sparsities: Sequence[float],
+    *,
+    samples: int,
+    batch: int,
+    lam: float,
+    alpha: float,
+) -> Iterator[nn.Module]:
+    """The network after each stage (one and the same, changed in place).
+
+    Args:
+        subject: what is pruned.
+        seed: of the network's batch norm and of the order of the data.
+        sparsities: tau_1 to tau_f, one for each stage.
+        samples: n.
+        batch: m.
+        lam: the ridge lambda of all stages.
+        alpha: the scale of the first-order term.
+    """
+    model = subject.model(seed)
+    stream = SampleStream(subject.calibration(seed))
+    for sparsity in sparsities:
+        posed = pose(model, subject.network.prunable, stream, samples=samples, batch=batch)
+        solution = posed.solve(METHODS["chita++"], sparsity=sparsity, lam=lam, alpha=alpha)
+        posed.weights.assign(solution.w)
+        yield model
