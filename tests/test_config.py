@@ -48,7 +48,7 @@ def test_methods_are_resolved_with_their_solver() -> None:
     "keywords",
     [
         {"sparsity": 1.0},
-        {"sparsity": 0.5, "method": "obs"},
+        {"sparsity": 0.5, "method": "surgery"},
         {"sparsity": 0.5, "schedule": "cosine"},
         {"sparsity": 0.5, "ridge": "1e-3"},
         {"sparsity": 0.5, "include": 3},

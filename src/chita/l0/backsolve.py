@@ -43,7 +43,7 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     d = x.w - problem.w0
     c = x.rho - matrix.combine(support, d[support])
     if len(support) > matrix.n:
-        dtype = _gram_dtype(problem, support)
+        dtype = gram_dtype(problem, support)
         y, jitter = _solve(matrix.gram(support, dtype), problem.mu, c.to(dtype))
         d_S = torch.cat([-(chunk.to(dtype) @ y) for chunk in matrix.chunks(support)])
     else:
@@ -58,7 +58,7 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     return Backsolved(point if point.objective <= x.objective else x, jitter)
 
 
-def _gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
+def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
     """float64 where the rounding of a float32 Gram product is not small beside mu.
 
     The rounding errors of the entries are about eps max_i |a_i|^2, and as a random matrix their

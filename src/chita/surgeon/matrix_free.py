@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from chita.l0.algorithm import Layout
-from chita.l0.backsolve import _gram_dtype
+from chita.l0.backsolve import gram_dtype
 from chita.l0.problem import Problem
 from chita.matrix import CHUNK, PANELS
 from chita.surgeon.block_batch import BlockBatch, all_blocks
@@ -134,7 +134,7 @@ def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
     if max(stop - start for start, stop in batch.blocks) < matrix.n:
         return WeightSpace(problem, batch)
     places = (torch.arange(*block, device=matrix.stored.device) for block in batch.blocks)
-    wide = any(_gram_dtype(problem, block) == torch.float64 for block in places)
+    wide = any(gram_dtype(problem, block) == torch.float64 for block in places)
     return SampleSpace(problem, batch, torch.float64 if wide else matrix.stored.dtype)
 
 
