@@ -69,7 +69,8 @@ def _chita_plus_plus(network: str) -> list[Setting]:
     if network == "mlpnet":
         paper = replace(auto, ridge=1e-3, stages=15)  # the paper's number of stages
         return [auto, paper, replace(auto, ridge=3e-4)]
-    return [auto, *(replace(auto, ridge=ridge) for ridge in (3e-3, 1e-2, 1e-3))]
+    # The last third of the stages at the target; high sparsity needs many, low sparsity does not.
+    return [auto, *(replace(auto, ridge=1e-2, hold=0.33, stages=stages) for stages in (15, 30, 60))]
 
 
 def _chita(network: str) -> list[Setting]:
