@@ -51,9 +51,9 @@ def quick_grid(network: str, method: str) -> list[Setting]:
     """One lambda and the automatic one, on fewer samples."""
     if takes_too_long(network, method, quick=True):
         return []
-    auto = Setting(method, "auto", batch=1, samples=200, first_order=method == TAYLOR)
+    auto = Setting(method, "auto", batch=1, samples=100, first_order=method == TAYLOR)
     if method == "chita++":
-        auto = Setting(method, "auto", batch=16, samples=300, stages=8)
+        auto = Setting(method, "auto", batch=16, samples=200, stages=6)
     if method in EXPLICIT:
         auto = replace(auto, block_size=500)
     return [auto] if _has_no_ridge(method) else [auto, replace(auto, ridge=1e-3)]

@@ -24,7 +24,7 @@ from chita.matrix import GradientMatrix
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REACH = 4  # the curve goes so many times beyond the longer of tau_c and the step taken
+REACH = 2  # the curve goes so many times beyond the longer of tau_c and the step taken
 
 
 @dataclass(frozen=True)
