@@ -74,8 +74,11 @@ class PruneConfig:
 
 
 def kept_weights(p: int, sparsity: float) -> int:
-    """k = floor((1 - sparsity) p), where 1 - 0.9 is a tenth and not a hair less."""
-    return math.floor((1 - sparsity) * p + 1e-6)
+    """k = floor((1 - sparsity) p) as floating point has it: 1 - 0.9 is a hair less than a tenth.
+
+    So the paper counts, to the weight: its figures for magnitude pruning come out to the digit.
+    """
+    return math.floor((1 - sparsity) * p)
 
 
 def _require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:
