@@ -98,3 +98,10 @@ def test_a_remembered_gram_is_that_of_its_own_columns() -> None:
 def test_anything_but_a_float_matrix_is_an_error(stored: Tensor) -> None:
     with pytest.raises(ChitaError, match="A must be a float32 or float64 matrix, got shape"):
         GradientMatrix(stored)
+
+
+def test_a_matrix_of_no_rows_gives_empty_products() -> None:
+    matrix = GradientMatrix(torch.empty(200_000, 0))
+    index = torch.arange(100_000)
+    assert matrix.combine(index, torch.ones(100_000)).shape == (0,)
+    assert matrix.forward(torch.ones(200_000)).shape == (0,)

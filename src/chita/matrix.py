@@ -70,7 +70,7 @@ class GradientMatrix:
 
     def combine(self, index: Tensor, values: Tensor) -> Tensor:
         """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
-        if len(index) == 0:
+        if len(index) == 0 or self.n == 0:
             return self.stored.new_zeros(self.n)
         # Single columns of a transposed view lie far apart: unless they are few, a pass over all of
         # A in its own order takes less time.
