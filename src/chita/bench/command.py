@@ -42,7 +42,7 @@ BENCHMARKS = {
     "schedules": Sizes(Schedules(), Schedules(samples=300)),
     "ridge": Sizes(
         RidgeEffect(),
-        RidgeEffect(500, iterations=(0, 5, 20, 100, 500), sparsities=(0.9, 0.98)),
+        RidgeEffect(300, iterations=(0, 5, 20, 100, 300), sparsities=(0.9, 0.98)),
     ),
     "first-order": Sizes(
         FirstOrder(), FirstOrder((1, 4, 16), samples=300, stages=5, trace_images=2000)
