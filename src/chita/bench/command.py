@@ -75,9 +75,9 @@ def bench_command(
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
     if imagenet is not None:
         raise ChitaError(
-            f"--imagenet {imagenet}: the rows of MobileNetV1 and ResNet50 cannot be run, for want "
-            f"of these networks and their trained weights ({' and '.join(CHECKPOINTS)} are what "
-            "there is); without --imagenet they are listed with the paper's figures"
+            f"--imagenet {imagenet}: chita bench runs {' and '.join(CHECKPOINTS)} alone; the rows "
+            "of MobileNetV1 and ResNet50 want the paper's checkpoints, which it does not load; "
+            "without --imagenet they are listed with the paper's figures"
         )
     prepare_folder(out)
     new_figure()  # what is missing to draw shows before the work
