@@ -7,9 +7,12 @@ import torch
 from chita import data, zoo
 from chita.bench import networks
 from chita.bench.networks import Subject, find_subjects
+from chita.bench.settings import paper_grid
+from chita.bench.table1 import IMAGENET_METHODS
 from chita.checkpoint import save_checkpoint
 from chita.data.augment import pad_crop_flip
 from chita.errors import ChitaError
+from tests.data.pictures import save_classes
 
 
 @pytest.fixture
@@ -59,3 +62,24 @@ def test_calibration_follows_the_seed(tmp_path: Path) -> None:
     targets = [next(iter(subject.calibration(seed)))[1] for seed in (0, 0, 1)]
     assert torch.equal(targets[0], targets[1])
     assert not torch.equal(targets[0], targets[2])
+
+
+def test_imagenet_adds_the_networks_whose_weights_are_there(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        save_classes(tmp_path / "images" / part, classes=2, each=2)
+    with pytest.raises(ChitaError, match="MobileNetV1 or ResNet50"):
+        find_subjects(
+            tmp_path, device=torch.device("cpu"), out=tmp_path, imagenet=tmp_path / "images"
+        )
+    save_checkpoint(zoo.get("mobilenetv1").build(), tmp_path / "mobilenetv1_imagenet.safetensors")
+    subjects = find_subjects(
+        tmp_path, device=torch.device("cpu"), out=tmp_path, imagenet=tmp_path / "images"
+    )
+    assert list(subjects) == ["mobilenetv1"]
+    subject = subjects["mobilenetv1"]
+    images, labels = next(iter(subject.calibration(0)))
+    assert subject.model(0)(images).shape == (len(labels), 1000)
+    assert not (tmp_path / "networks").exists()  # its batch norm is left as it was trained
+    settings = [s for m in IMAGENET_METHODS["mobilenetv1"] for s in paper_grid("mobilenetv1", m)]
+    assert {(s.samples, s.batch) for s in settings} == {(1000, 16)}
+    assert {s.stages for s in settings if s.method == "chita++"} == {100}

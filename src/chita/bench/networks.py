@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -15,6 +16,10 @@ from chita.checkpoint import load_checkpoint, save_checkpoint
 from chita.errors import ChitaError
 
 CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
+IMAGENET_CHECKPOINTS = {
+    "mobilenetv1": "mobilenetv1_imagenet.safetensors",
+    "resnet50": "resnet50_imagenet.safetensors",
+}
 EMBEDDED = "mlpnet-embedded"  # not the paper's network: its cells must not be taken for those
 
 
@@ -26,7 +31,7 @@ class Subject:
         name: in keys and tables.
         network: of the zoo.
         checkpoint: its trained weights.
-        data_name: its data set.
+        load: gives its data.
         device: where it runs.
         cache: a folder for what takes long to make.
     """
@@ -34,28 +39,30 @@ class Subject:
     name: str
     network: zoo.Network
     checkpoint: Path
-    data_name: str
+    load: Callable[[], data.Splits]
     device: torch.device
     cache: Path
 
     @cached_property
     def splits(self) -> data.Splits:
-        return data.load(self.data_name)
+        return self.load()
 
     @cached_property
     def test(self) -> data.Batches:
         """The test set."""
-        return data.Batches(self.splits.test, 2000, device=self.device)
+        return data.Batches(self.splits.test, self.network.batch_size, device=self.device)
 
     def calibration(self, seed: int) -> data.Batches:
         """The training set in an order drawn from the seed."""
-        return data.Batches(self.splits.train.shuffled(seed), 1024, device=self.device)
+        shuffled = self.splits.train.shuffled(seed)
+        return data.Batches(shuffled, self.network.batch_size, device=self.device)
 
     def model(self, seed: int) -> nn.Module:
-        """The trained network; batch norm is re-estimated over augmented data, as in the paper."""
+        """The trained network; ResNet20's batch norm is re-estimated over augmented data, as in the
+        paper."""
         model = self.network.build().to(self.device)
         augment = self.network.recipe.augment
-        if augment is None:
+        if augment is None or self.network.name in IMAGENET_CHECKPOINTS:
             load_checkpoint(model, self.checkpoint)
             return model
         ready = self.cache / f"{self.name}-{seed}.safetensors"
@@ -73,7 +80,7 @@ class Subject:
 
 
 def find_subjects(
-    checkpoints: Path | None, *, device: torch.device, out: Path
+    checkpoints: Path | None, *, device: torch.device, out: Path, imagenet: Path | None = None
 ) -> dict[str, Subject]:
     """The paper's networks by their checkpoints, or else the MLPNet that ships with chita.
 
@@ -81,20 +88,46 @@ def find_subjects(
         checkpoints: the folder with the files in CHECKPOINTS; None for the embedded network.
         device: where the networks run.
         out: the folder of the benchmark, under which networks made ready are kept.
+        imagenet: folder of ImageNet's images, which adds the networks of IMAGENET_CHECKPOINTS.
     """
     cache = out / "networks"
+    if imagenet is not None:
+        return _imagenet_subjects(checkpoints, imagenet, device, cache)
     if checkpoints is None:
         mlpnet = zoo.get("mlpnet")
         assert mlpnet.embedded is not None
-        shipped, images = mlpnet.embedded.checkpoint, mlpnet.embedded.data
-        return {EMBEDDED: Subject(EMBEDDED, mlpnet, shipped, images, device, cache)}
+        shipped, load = mlpnet.embedded.checkpoint, partial(data.load, mlpnet.embedded.data)
+        return {EMBEDDED: Subject(EMBEDDED, mlpnet, shipped, load, device, cache)}
     missing = [file for file in CHECKPOINTS.values() if not (checkpoints / file).is_file()]
     if missing:
         raise ChitaError(
             f"--checkpoints {checkpoints} must be a folder with {' and '.join(missing)}; leave it "
             "out to use the network that ships with chita"
         )
-    return {
-        name: Subject(name, zoo.get(name), checkpoints / file, zoo.get(name).data, device, cache)
-        for name, file in CHECKPOINTS.items()
-    }
+    found = {}
+    for name, file in CHECKPOINTS.items():
+        network = zoo.get(name)
+        load = partial(data.load, network.data)
+        found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+    return found
+
+
+def _imagenet_subjects(
+    checkpoints: Path | None, imagenet: Path, device: torch.device, cache: Path
+) -> dict[str, Subject]:
+    """Those of MobileNetV1 and ResNet50 whose trained weights are there."""
+    found = {}
+    for name, file in IMAGENET_CHECKPOINTS.items():
+        network = zoo.get(name)
+        if checkpoints is not None and (checkpoints / file).is_file():
+            assert network.preprocessing is not None
+            load = partial(
+                data.image_folder, imagenet, network.preprocessing, classes=network.classes
+            )
+            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+    if not found:
+        raise ChitaError(
+            f"--imagenet {imagenet} needs --checkpoints with the trained weights of MobileNetV1 or "
+            f"ResNet50 ({' or '.join(IMAGENET_CHECKPOINTS.values())}), got {checkpoints}"
+        )
+    return found

@@ -46,14 +46,15 @@ class Table1:
             _cell(subject, setting, sparsity, seed)
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
-            for method in _methods()
+            for method in IMAGENET_METHODS.get(subject.name, _methods())
             for sparsity in self.sparsities[subject.network.name]
             for setting in self.grid(subject.network.name, method)
         ]
 
     def report(self, records: Sequence[Record]) -> Report:
         measured = list(_measured_rows(records))
-        rows = [*measured, *_imagenet_rows()]
+        here = {row["network"] for row in measured}
+        rows = [*measured, *(row for row in _imagenet_rows() if row["network"] not in here)]
         return Report(
             title="Accuracy after one-shot pruning, in percent (tab:accuracy)",
             rows=rows,
