@@ -24,6 +24,7 @@ from chita.evaluate import accuracy
 from chita.methods import METHODS
 from chita.prune import prune
 
+COLUMNS = ("network", "method", "sparsity", "choice", "accuracy", "standard_error", "paper")
 CHOICES = ("grid", "auto")
 NOT_MEASURED = "n/a"
 NEEDS_IMAGENET = "needs ImageNet"
@@ -57,7 +58,7 @@ class Table1:
         rows = [*measured, *(row for row in _imagenet_rows() if row["network"] not in here)]
         return Report(
             title="Accuracy after one-shot pruning, in percent (tab:accuracy)",
-            rows=rows,
+            rows=[{column: row[column] for column in COLUMNS} for row in rows],
             text=table1_text(rows),
             draw=lambda figure: draw_table1(figure, measured),
         )
@@ -103,6 +104,7 @@ def _measured_rows(records: Sequence[Record]) -> Iterator[Row]:
                 "accuracy": statistics.mean(figures) if figures else NOT_MEASURED,
                 "standard_error": standard_error(figures),
                 "paper": paper.paper_accuracy(network, method, sparsity),
+                "seeds": len(figures),
             }
 
 
@@ -144,4 +146,5 @@ def _imagenet_rows() -> Iterator[Row]:
                 "accuracy": NEEDS_IMAGENET,
                 "standard_error": None,
                 "paper": paper.paper_accuracy(network, method, sparsity),
+                "seeds": 0,
             }

@@ -20,9 +20,9 @@ TITLES = {
 }
 EXPLANATION = """\
 "grid" picks the setting by test accuracy, as the paper does; "auto" lets chita choose lambda on
-held-out calibration samples; the standard error over the seeds is in brackets. The paper's figures
-are for its own checkpoints; it draws those of ResNet50 without stating them. Rows that say "needs
-ImageNet" wait for these networks and their data."""
+held-out calibration samples; in brackets the standard error and the number of seeds. The paper's
+figures are for its own checkpoints; it draws those of ResNet50 without stating them. Rows that say
+"needs ImageNet" wait for these networks and their data."""
 
 
 def table1_text(rows: Sequence[Row]) -> str:
@@ -53,8 +53,8 @@ def _published(row: Row) -> str:
 def _measured(row: Row) -> str:
     if isinstance(row["accuracy"], str):
         return row["accuracy"]
-    error = "" if row["standard_error"] is None else f" ({row['standard_error']:.2f})"
-    return f"{row['accuracy']:.2f}{error}"
+    error = "" if row["standard_error"] is None else f"{row['standard_error']:.2f}, "
+    return f"{row['accuracy']:.2f} ({error}{row['seeds']})"
 
 
 def draw_table1(figure: Figure, rows: Sequence[Row]) -> None:
