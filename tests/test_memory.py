@@ -62,6 +62,15 @@ def test_prune_raises_before_the_work_starts(monkeypatch: pytest.MonkeyPatch) ->
     assert same(snapshot(model), before)
 
 
+def test_a_itself_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, 1e8)
+    with pytest.raises(
+        ChitaError, match=r"chita\+\+ with block 32360 needs 0\.1 GB, 0\.1 GB are free"
+    ):
+        check_memory(METHODS["chita++"], Layout(MLPNET), 1000, CPU)
+    check_memory(METHODS["magnitude"], Layout(MLPNET), 1000, CPU)
+
+
 def test_the_free_memory_is_a_likely_number() -> None:
     free = free_bytes(CPU)
     assert free is None or 1e6 < free < 1e15

@@ -26,6 +26,7 @@ from chita.demo import run_demo
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.progress import step_bar
 from chita.prune import prune
@@ -82,9 +83,7 @@ def prune_command(
     ] = None,
     val_split: ValSplit = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
-    method: Annotated[
-        str, typer.Option(help="magnitude, chita-cd, chita-bso or chita++.")
-    ] = "chita++",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita++",
     solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
     stages: Annotated[
         int | None, typer.Option(help="Stages: 60 for chita++, else 1, by default.")
@@ -101,7 +100,7 @@ def prune_command(
     ridge: Annotated[str, typer.Option(help="lambda, or auto.")] = "auto",
     first_order: Annotated[bool, typer.Option(help="Use the first-order term.")] = True,
     iterations: Annotated[
-        int | None, typer.Option(help="IHT updates a stage: 50 for chita-cd, else 5.")
+        int | None, typer.Option(help="IHT updates a stage (cbs: rounds of swaps).")
     ] = None,
     continuation: Annotated[
         int, typer.Option(help="Shrinking supports on the way to the first one of a stage.")

@@ -24,15 +24,12 @@ def check_memory(method: Method, layout: Layout, n: int, device: torch.device) -
         device: where A lives.
     """
     free = free_bytes(device)
-    if method.memory is None or free is None:
-        return
+    matrix = n * sum(layout.layers) * ENTRY if method.curvature == "fisher" else 0
 
     def needed(block_size: int | None) -> int:
-        assert method.memory is not None
-        matrix = n * sum(layout.layers) * ENTRY
         return matrix + method.memory(Layout(layout.layers, block_size), n)
 
-    if needed(layout.block_size) <= free:
+    if free is None or needed(layout.block_size) <= free:
         return
     largest = min(layout.block_size or sum(layout.layers), max(layout.layers))
     sizes = [size for size in _round_sizes(largest) if needed(size) <= free]

@@ -76,7 +76,7 @@ def prune(
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
         method: "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
             "magnitude-uniform", of each layer; "obd", "obs", "l-obs", "woodfisher", "woodtaylor",
-            "m-fac" or "cbs".
+            "m-fac" or "cbs". Of these last seven only "woodtaylor" uses the first-order term.
         solver: the single-stage method inside CHITA++, "bso" (default) or "cd".
         samples: n, the rows of A; by default what the data give, at most 1000.
         batch: m, the samples averaged into one row; the given batches are cut up or joined to m.

@@ -41,6 +41,7 @@ def test_the_command_writes_four_files_and_resumes(
         (["table1", "--checkpoints", "nowhere"], r"nowhere.*mlpnet_mnist.*resnet20_cifar10"),
         (["table1", "--imagenet", "pictures"], "pictures.*MobileNetV1 or ResNet50.*None"),
         (["table1", "--device", "toaster"], "toaster"),
+        (["table1", "--quick", "--checkpoints", "some"], "--quick .* leave out --checkpoints"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -1,5 +1,6 @@
 from typing import Any
 
+import numpy as np
 import pytest
 
 from chita.errors import ChitaError
@@ -44,3 +45,7 @@ def test_unknown_names_are_told() -> None:
     assert Options.named({"iterations": 7, "step": "lipschitz"}).iterations == 7
     with pytest.raises(ChitaError, match="'rounds' is no option"):
         Options.named({"rounds": 3})
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    assert Options(iterations=np.int64(5)).iterations == 5  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from chita.l0.solve import solve_problem
 from chita.matrix import GradientMatrix
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
 
-from ..pruning import points, snapshot, tiny
+from ..pruning import points, same, snapshot, tiny
 
 
 def problem() -> Problem:
@@ -60,3 +60,13 @@ def test_every_layer_of_a_network_loses_its_share(
         assert abs(int(mask.sum()) - (1 - sparsity) * mask.numel()) <= 1
         assert bool(old[mask].abs().min() > old[~mask].abs().max())
     assert result.stages[-1].objective is None and result.stages[-1].ridge is None
+
+
+@pytest.mark.parametrize("method", ["magnitude", "magnitude-uniform"])
+def test_options_of_the_optimiser_change_nothing(method: str) -> None:
+    first, second = tiny(), tiny()
+    chita.prune(first, [], sparsity=0.5, method=method, progress=False)
+    chita.prune(
+        second, [], sparsity=0.5, method=method, continuation=5, iterations=3, progress=False
+    )
+    assert same(snapshot(first), snapshot(second))

@@ -119,3 +119,10 @@ def test_an_inverse_that_is_not_finite_is_not_passed_over_in_silence() -> None:
     solution = operate(problem, 8, Surgeon(Woodbury(at_once=4)))
     assert not math.isfinite(solution.objective)
     assert not bool(solution.w.isfinite().all())
+
+
+def test_the_history_tells_where_it_started_even_if_it_ends_above() -> None:
+    problem = random_problem(0, n=30, p=40)
+    solution = operate(problem, 20, Surgeon(matrix_free), Layout((40,), 5))
+    assert solution.history[0] == problem.start(20).objective
+    assert solution.history[-1] == solution.objective

@@ -10,6 +10,7 @@ from typing import Protocol
 from chita.bench.cells import Cell, Cells, Record
 from chita.bench.networks import EMBEDDED, Subject
 from chita.bench.write import Report, write_report
+from chita.errors import ChitaError
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,13 @@ class Bench:
 
     def subject(self, name: str) -> Subject:
         """The network of that name, or the embedded one in its place."""
-        return self.subjects.get(name) or self.subjects[EMBEDDED]
+        found = self.subjects.get(name) or self.subjects.get(EMBEDDED)
+        if found is None:
+            raise ChitaError(
+                f"this benchmark is on {name}, whose trained weights --checkpoints must hold; "
+                f"there are {', '.join(self.subjects)}"
+            )
+        return found
 
 
 class Benchmark(Protocol):

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from chita.bench.settings import DEFAULTS
 from chita.errors import ChitaError
 from chita.progress import step_bar
@@ -55,7 +57,7 @@ class Cells:
         Raises:
             ChitaError: none of the cells could be computed.
         """
-        failure: ChitaError | None = None
+        failure: Exception | None = None
         with step_bar(description) as progress:
             for done, cell in enumerate(cells):
                 progress(done, len(cells))
@@ -63,7 +65,7 @@ class Cells:
                     continue
                 try:
                     self._keep({"key": cell.key, **cell.compute()})
-                except ChitaError as error:
+                except (ChitaError, torch.cuda.OutOfMemoryError) as error:
                     logger.warning("%s: %s", cell.key, error)
                     failure = error
         if failure is not None and not self.records(cells):

@@ -77,8 +77,10 @@ def bench_command(
     prepare_folder(out)
     new_figure()  # what is missing to draw shows before the work
     place = pick_device(device)
-    if quick:
-        checkpoints = imagenet = None
+    if quick and not (checkpoints is None and imagenet is None):
+        raise ChitaError(
+            "--quick runs on the network that ships: leave out --checkpoints and --imagenet"
+        )
     subjects = find_subjects(checkpoints, device=place, out=out, imagenet=imagenet)
     bench = Bench(subjects, seeds or (QUICK_SEEDS if quick else SEEDS))
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full

@@ -32,9 +32,7 @@ def contenders(network: str, *, quick: bool = False) -> list[Contender]:
             block_size=BLOCKS if METHODS[name].memory is woodbury_memory else None,
         )
         for name, shown in paper.NAMES.items()
-        if name in METHODS
-        and METHODS[name].stages == 1
-        and not takes_too_long(network, name, quick)
+        if METHODS[name].stages == 1 and not takes_too_long(network, name, quick)
     ]
 
 

@@ -62,6 +62,7 @@ class FirstOrder:
             "network": subject.name,
             "m": m,
             "samples": self.samples,
+            "lam": RIDGE,
             "seed": seed,
         }
 

@@ -91,24 +91,25 @@ def find_subjects(
         imagenet: folder of ImageNet's images, which adds the networks of IMAGENET_CHECKPOINTS.
     """
     cache = out / "networks"
-    if imagenet is not None:
-        return _imagenet_subjects(checkpoints, imagenet, device, cache)
-    if checkpoints is None:
+    if checkpoints is None and imagenet is None:
         mlpnet = zoo.get("mlpnet")
         assert mlpnet.embedded is not None
         shipped, load = mlpnet.embedded.checkpoint, partial(data.load, mlpnet.embedded.data)
         return {EMBEDDED: Subject(EMBEDDED, mlpnet, shipped, load, device, cache)}
-    missing = [file for file in CHECKPOINTS.values() if not (checkpoints / file).is_file()]
+    found = {}
+    for name, file in CHECKPOINTS.items():
+        network = zoo.get(name)
+        if checkpoints is not None and (checkpoints / file).is_file():
+            load = partial(data.load, network.data)
+            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+    if imagenet is not None:
+        return found | _imagenet_subjects(checkpoints, imagenet, device, cache)
+    missing = [file for name, file in CHECKPOINTS.items() if name not in found]
     if missing:
         raise ChitaError(
             f"--checkpoints {checkpoints} must be a folder with {' and '.join(missing)}; leave it "
             "out to use the network that ships with chita"
         )
-    found = {}
-    for name, file in CHECKPOINTS.items():
-        network = zoo.get(name)
-        load = partial(data.load, network.data)
-        found[name] = Subject(name, network, checkpoints / file, load, device, cache)
     return found
 
 

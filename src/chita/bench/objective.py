@@ -15,7 +15,7 @@ from chita.bench.average import average
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
 from chita.bench.contenders import Contender, contenders
-from chita.bench.networks import Subject
+from chita.bench.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.bench.panels import draw_lines
 from chita.bench.pose import Posed, pose_subject
 from chita.bench.write import Report, Row, as_markdown
@@ -69,6 +69,7 @@ class Objective:
             cell(subject, seed, contender, sparsity)
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
+            if subject.name not in IMAGENET_CHECKPOINTS  # whose A does not fit
             for contender in contenders(subject.network.name, quick=self.quick)
             for sparsity in self.sparsities
         ]

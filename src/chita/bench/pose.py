@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from chita.batches import SampleStream
 from chita.bench.networks import Subject
 from chita.config import kept_weights
+from chita.errors import ChitaError
 from chita.gradients import gradient_matrix, layer_inputs
 from chita.l0.algorithm import Layout
 from chita.l0.options import Options
@@ -69,6 +71,8 @@ class Posed:
             options=options or method.options,
             layout=layout,
         )
+        if not math.isfinite(solution.objective):
+            raise ChitaError(f"{method.name} gave no finite weights; lambda = {lam:g} is too small")
         if by_inputs:
             problem = Problem.build(matrix, self.w0, lam=lam, alpha=alpha)
             point = problem.at(solution.w, solution.support)

@@ -19,7 +19,7 @@ from chita.bench import paper
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
 from chita.bench.contenders import Contender, as_published, contenders
-from chita.bench.networks import Subject
+from chita.bench.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.bench.pose import Posed, pose_subject
 from chita.bench.write import Report, Row, as_markdown
 from chita.l0.solve import Solution
@@ -83,6 +83,7 @@ class Runtime:
         return [
             cell(subject, contender)
             for subject in bench.subjects.values()
+            if subject.name not in IMAGENET_CHECKPOINTS  # whose A does not fit
             for contender in (*contenders(subject.network.name, quick=self.quick), *as_published())
         ]
 

@@ -47,6 +47,7 @@ class Schedules:
                 "network": subject.name,
                 "schedule": mesh,
                 "seed": seed,
+                "lam": RIDGE[subject.network.name],
                 **vars(self),
             }
 

@@ -65,8 +65,8 @@ class Table1:
 
 
 def _methods() -> list[str]:
-    """Those of the paper's methods that are there; CHITA's single stage is chita-bso."""
-    return [name for name in paper.NAMES if name in METHODS and name != "chita-cd"]
+    """The methods of the table; CHITA's single stage is chita-bso."""
+    return [name for name in paper.NAMES if name != "chita-cd"]
 
 
 def _cell(subject: Subject, setting: Setting, sparsity: float, seed: int) -> Cell:
@@ -79,6 +79,7 @@ def _cell(subject: Subject, setting: Setting, sparsity: float, seed: int) -> Cel
             subject.calibration(seed),
             sparsity=sparsity,
             progress=False,
+            seed=seed,
             **arguments,
         )
         return {
@@ -119,7 +120,8 @@ def _best(records: Sequence[Record], choice: str) -> list[float]:
         groups.setdefault(_setting(record), []).append(record["accuracy"])
     automatic = {s: figures for s, figures in groups.items() if s.ridge == "auto"}
     fixed = {s: figures for s, figures in groups.items() if s.ridge != "auto"}
-    chosen = automatic if choice == "auto" or _has_no_ridge(groups) else fixed
+    by_choice = automatic if choice == "auto" else fixed
+    chosen = groups if _has_no_ridge(groups) else by_choice
     most = max((len(figures) for figures in chosen.values()), default=0)
     complete = [figures for figures in chosen.values() if len(figures) == most]
     return max(complete, key=statistics.mean, default=[])

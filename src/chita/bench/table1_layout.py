@@ -16,7 +16,7 @@ TITLES = {
     "mlpnet-embedded": "The MLPNet that ships with chita, on its slice of MNIST",
     "resnet20": "ResNet20 on CIFAR-10",
     "mobilenetv1": "MobileNetV1 on ImageNet (n = 1000, m = 16, 100 stages of CHITA++)",
-    "resnet50": "ResNet50 on ImageNet (lambda = 1e-5, n = 500, m = 16, blocks of 10,000)",
+    "resnet50": "ResNet50 on ImageNet (lambda = 1e-5, n = 500, m = 16, blocks of 2000 to 10,000)",
 }
 EXPLANATION = """\
 "grid" picks the setting by test accuracy, as the paper does; "auto" lets chita choose lambda on

@@ -2,7 +2,8 @@
 
 With the R mini-batches laid side by side as groups of channels, the weight gradient of the grouped
 convolution is that of each mini-batch apart: one library call, and no copy of the windows. (On a
-CPU, grouped convolutions are slow, and products with the windows win.)
+CPU, grouped convolutions are slow, and products with the windows win.) It is as exact as the
+convolutions of the pass itself: with torch's defaults a GPU multiplies float32 in TF32 there.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from chita.errors import ChitaError
@@ -54,7 +54,7 @@ class Options:
         least_of = {"iterations": 0, "t_ht": 1, "t_cd": 0, "continuation": 0, "seed": 0}
         for name, least in least_of.items():
             value = getattr(self, name)
-            if not (isinstance(value, int) and value >= least):
+            if not (isinstance(value, Integral) and int(value) >= least):
                 raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")
         for name in ("gamma", "active", "tol"):
             value = getattr(self, name)

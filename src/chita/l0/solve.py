@@ -21,6 +21,8 @@ from chita.matrix import GradientMatrix
 
 Solver = Literal["bso", "cd", "iht"]
 
+ROUNDING = 1e-4  # relative, of an objective whose residual was updated many times in float32
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -32,7 +34,7 @@ class Solution:
         objective: the global Q(w), computed afresh.
         iterations: IHT updates made.
         converged: whether the objective settled before the iterations were spent.
-        history: the objective at P_k(w0) and after each iteration; it never rises.
+        history: the objective at P_k(w0) and after each iteration; CHITA's never rises.
         jitter: what had to be added to the diagonal of a singular system (0 if nothing).
     """
 
@@ -43,13 +45,6 @@ class Solution:
     converged: bool
     history: list[float] = field(repr=False)
     jitter: float = 0.0
-
-
-def keep_magnitude(
-    problem: Problem, x: Iterate, options: Options, trace: Trace
-) -> tuple[Iterate, bool]:
-    """The support of P_k(w0) itself."""
-    return x, True
 
 
 def iht_support(
@@ -89,8 +84,9 @@ def solve_problem(
     x, converged = algorithm.run(problem, x, layout, options, trace)
     x = problem.at(x.w, x.support)
     # The objective is computed afresh at the end; what the updates of the residual had rounded
-    # below it on the way was never reached.
-    history = [max(value, x.objective) for value in trace.history] + [x.objective]
+    # below it on the way was never reached. (A rival may truly end above where it started.)
+    rounded = x.objective * (1 - ROUNDING)
+    history = [max(v, x.objective) if v >= rounded else v for v in trace.history] + [x.objective]
     return Solution(x.w, x.support, x.objective, trace.iterations, converged, history, trace.jitter)
 
 

@@ -12,6 +12,10 @@ from chita.l0.options import Options
 Curvature = Literal["none", "fisher", "inputs"]
 
 
+def _little(layout: Layout, n: int) -> int:
+    return 0
+
+
 @dataclass(frozen=True)
 class Method:
     """A pruning system of the paper.
@@ -23,7 +27,7 @@ class Method:
         algorithm: the support rule (which weights stay) and the update (what they become).
         stages: how many stages it takes by default.
         options: how its algorithm runs by default.
-        memory: (layout, n) -> the bytes it needs beside A, where these are many.
+        memory: (layout, n) -> the bytes it needs beside A, where these are many; float32 assumed.
     """
 
     name: str
@@ -31,4 +35,4 @@ class Method:
     algorithm: Algorithm
     stages: int = 1
     options: Options = field(default_factory=Options)
-    memory: Callable[[Layout, int], int] | None = None
+    memory: Callable[[Layout, int], int] = _little

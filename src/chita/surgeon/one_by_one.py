@@ -70,7 +70,7 @@ def remove_one_by_one(problem: Problem, k: int) -> Iterate:
     gram = matrix.gram(left, torch.float64).clone()
     removed = gram.new_zeros(matrix.n)  # A_off w0_off
     while True:
-        columns = matrix.columns(left)
+        columns = matrix if len(left) == matrix.p else matrix.columns(left)
         factor = cholesky(gram[None], problem.mu)[0]
         # Where the removals have led so far: the minimiser of the quadratic on S.
         y = torch.cholesky_solve(removed[:, None], factor)[:, 0]
