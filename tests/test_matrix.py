@@ -40,7 +40,7 @@ def test_products_over_picked_columns(matrix: GradientMatrix, count: int) -> Non
     torch.testing.assert_close(matrix.combine(index, v), A_S @ v)
     torch.testing.assert_close(matrix.forward(d), A @ d)
     torch.testing.assert_close(matrix.gram(index), A_S @ A_S.t())
-    torch.testing.assert_close(matrix.square_norms(index), A_S.square().sum(1))
+    torch.testing.assert_close(matrix.row_square_norms(index), A_S.square().sum(1))
     assert torch.equal(matrix.columns(index).stored, A_S.t())
     chunks = list(matrix.chunks(index))
     assert all(len(chunk) <= CHUNK for chunk in chunks)
@@ -71,7 +71,7 @@ def test_widened_columns_are_the_same_as_gathered_ones(
 
 def test_products_leave_the_matrix_alone(matrix: GradientMatrix) -> None:
     index = torch.arange(P)
-    matrix.square_norms(index)
+    matrix.row_square_norms(index)
     matrix.gram(index)
     assert torch.equal(matrix.stored.t(), dense())
 

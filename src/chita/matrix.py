@@ -142,7 +142,7 @@ class GradientMatrix:
         self._last_gram = (index, product)
         return product
 
-    def square_norms(self, index: Tensor) -> Tensor:
+    def row_square_norms(self, index: Tensor) -> Tensor:
         """The diagonal of A_S A_S^T, shape (n,): one pass over A_S. Remembered as `gram` is."""
         if self._last_norms is not None and torch.equal(self._last_norms[0], index):
             return self._last_norms[1]

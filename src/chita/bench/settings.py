@@ -58,7 +58,7 @@ def quick_grid(network: str, method: str) -> list[Setting]:
         auto = Setting(method, "auto", batch=16, samples=200, stages=6)
     if method in EXPLICIT:
         auto = replace(auto, block_size=500)
-    return [auto] if _has_no_ridge(method) else [auto, replace(auto, ridge=1e-3)]
+    return [auto] if has_no_ridge(method) else [auto, replace(auto, ridge=1e-3)]
 
 
 def takes_too_long(network: str, method: str, quick: bool) -> bool:
@@ -99,7 +99,7 @@ def _rival(network: str, method: str) -> list[Setting]:
         first_order=method == TAYLOR,
         block_size=2000 if large else None,
     )
-    if _has_no_ridge(method):
+    if has_no_ridge(method):
         return [auto]
     return [auto, *(replace(auto, ridge=ridge) for ridge in RIDGES)]
 
@@ -108,17 +108,18 @@ def _imagenet(network: str, method: str) -> list[Setting]:
     """CHITA's n and m of tab:setting, for all methods; ResNet50 with three block sizes."""
     if network == "resnet50":
         base = Setting(method, 1e-5, batch=16, samples=500, first_order=False)
-        sizes = (None,) if _has_no_ridge(method) else (2000, 5000, 10_000)
+        sizes = (None,) if has_no_ridge(method) else (2000, 5000, 10_000)
         return [replace(base, block_size=size) for size in sizes]
     auto = Setting(method, "auto", batch=16, samples=1000, first_order=False, block_size=2000)
     if method == "chita++":
         auto = replace(auto, stages=100, first_order=True)
-    if _has_no_ridge(method):
+    if has_no_ridge(method):
         return [replace(auto, block_size=None)]
     terms = (False, True) if method == "chita-bso" else (auto.first_order,)
     fixed = [replace(auto, ridge=ridge, first_order=term) for ridge in RIDGES for term in terms]
     return [auto, *fixed]
 
 
-def _has_no_ridge(method: str) -> bool:
+def has_no_ridge(method: str) -> bool:
+    """Whether the method takes no lambda."""
     return METHODS[method].curvature == "none"

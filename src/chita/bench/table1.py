@@ -7,7 +7,7 @@ paper; "auto" is ridge="auto", chosen on held-out calibration samples.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
@@ -17,11 +17,10 @@ from chita.bench.average import standard_error
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
 from chita.bench.networks import Subject
-from chita.bench.settings import DEFAULTS, Setting, paper_grid
+from chita.bench.settings import DEFAULTS, Setting, has_no_ridge, paper_grid
 from chita.bench.table1_layout import draw_table1, table1_text
 from chita.bench.write import Report, Row
 from chita.evaluate import accuracy
-from chita.methods import METHODS
 from chita.prune import prune
 
 COLUMNS = ("network", "method", "sparsity", "choice", "accuracy", "standard_error", "paper")
@@ -121,7 +120,7 @@ def _best(records: Sequence[Record], choice: str) -> list[float]:
     automatic = {s: figures for s, figures in groups.items() if s.ridge == "auto"}
     fixed = {s: figures for s, figures in groups.items() if s.ridge != "auto"}
     by_choice = automatic if choice == "auto" else fixed
-    chosen = groups if _has_no_ridge(groups) else by_choice
+    chosen = groups if all(has_no_ridge(s.method) for s in groups) else by_choice
     most = max((len(figures) for figures in chosen.values()), default=0)
     complete = [figures for figures in chosen.values() if len(figures) == most]
     return max(complete, key=statistics.mean, default=[])
@@ -130,10 +129,6 @@ def _best(records: Sequence[Record], choice: str) -> list[float]:
 def _setting(record: Record) -> Setting:
     key = {**DEFAULTS, **record["key"]}
     return Setting(**{field.name: key[field.name] for field in fields(Setting)})
-
-
-def _has_no_ridge(settings: Iterable[Setting]) -> bool:
-    return all(METHODS[setting.method].curvature == "none" for setting in settings)
 
 
 def _imagenet_rows() -> Iterator[Row]:

@@ -66,7 +66,7 @@ def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
     """
     matrix = problem.matrix
     eps = torch.finfo(matrix.stored.dtype).eps
-    error = eps * matrix.n**0.5 * float(matrix.square_norms(support).max())
+    error = eps * matrix.n**0.5 * float(matrix.row_square_norms(support).max())
     return torch.float64 if 10 * error > problem.mu else matrix.stored.dtype
 
 
