@@ -90,7 +90,7 @@ def _chita(network: str) -> list[Setting]:
 def _rival(network: str, method: str) -> list[Setting]:
     if takes_too_long(network, method, quick=False):
         return []
-    large = network == "resnet20" and method in EXPLICIT
+    large = network == "resnet20" and method in (*EXPLICIT, "cbs")  # cbs is better so
     auto = Setting(
         method,
         "auto",
