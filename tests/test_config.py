@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,3 +62,14 @@ def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
     (name, value) = list(keywords.items())[-1]
     with pytest.raises(ChitaError, match=rf"{name} must be .* got {value!r}"):
         PruneConfig(**keywords)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    config = PruneConfig(
+        sparsity=np.float32(0.5),  # type: ignore[arg-type]
+        samples=np.int64(7),  # type: ignore[arg-type]
+        ridge=np.float64(0.1),
+        seed=np.uint8(3),  # type: ignore[arg-type]
+    )
+    assert json.dumps([config.sparsity, config.samples, config.ridge, config.seed])
+    assert type(config.seed) is int

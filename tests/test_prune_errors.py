@@ -233,3 +233,13 @@ def test_gradients_too_large_to_compute_with(method: str) -> None:
         return outputs.square().mean() * 1e200
 
     refuse("not finite", loss=huge, ridge=0.1, method=method)
+
+
+def test_a_sparsity_that_leaves_no_weight() -> None:
+    model = nn.Linear(4, 2, bias=False)
+    with pytest.raises(
+        ChitaError, match=r"sparsity=0.9 of 8 weights leaves none; ask for at most 0.8"
+    ):
+        chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+    refuse("solver must be one of", solver=["cd"])
+    refuse("ridge must be 'auto' or a finite number", ridge=torch.ones(2))

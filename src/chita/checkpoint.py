@@ -13,6 +13,7 @@ from chita.errors import ChitaError
 from chita.files import write_whole
 
 _PICKLED = (".pt", ".pth")
+NAMED = 10  # names in a message at most
 _WRAPPERS = ("state_dict", "model")
 
 
@@ -82,9 +83,14 @@ def _check_names(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path
     missing = [name for name in wanted if name not in found]
     extra = [name for name in found if name not in wanted]
     faults = [
-        f"{kind} {', '.join(names)}"
+        f"{kind} {_first(names)}"
         for kind, names in (("missing:", missing), ("not in the model:", extra))
         if names
     ]
     if faults:
         raise ChitaError(f"checkpoint {path} does not fit the model; {'; '.join(faults)}")
+
+
+def _first(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

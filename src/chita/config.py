@@ -56,7 +56,16 @@ class PruneConfig:
             what = "a glob pattern of parameter names, or several"
             _require(name, getattr(self, name), _are_patterns, what)
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
+        self._make_plain()
         self.plan()
+
+    def _make_plain(self) -> None:
+        """Numbers as Python has them: those of NumPy are no good for JSON or a generator."""
+        for name, value in vars(self).items():
+            if isinstance(value, Integral) and not isinstance(value, bool):
+                object.__setattr__(self, name, int(value))
+            elif isinstance(value, Real) and not isinstance(value, bool):
+                object.__setattr__(self, name, float(value))
 
     def resolve_method(self) -> Method:
         """The method that the configuration names."""
@@ -112,4 +121,6 @@ def _are_patterns(value: Any) -> bool:
 
 
 def _is_ridge(value: Any) -> bool:
-    return value == "auto" or (_is_number(value) and math.isfinite(value) and value >= 0)
+    return (isinstance(value, str) and value == "auto") or (
+        _is_number(value) and math.isfinite(value) and value >= 0
+    )

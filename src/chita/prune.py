@@ -150,6 +150,11 @@ class _Run:
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.layout = Layout(sizes, config.block_size)
         check_memory(self.method, self.layout, self.samples, self.weights.device)
+        if not kept_weights(self.weights.size, config.sparsity):
+            raise ChitaError(
+                f"sparsity={config.sparsity} of {self.weights.size} weights leaves none; ask for "
+                f"at most {1 - 1.5 / self.weights.size:.3g}"
+            )
 
     def all_stages(self, progress: bool) -> PruneResult:
         rows: list[StageRow] = []

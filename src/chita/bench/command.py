@@ -54,7 +54,9 @@ NAMES = ", ".join(BENCHMARKS)
 
 def bench_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {NAMES}.")],
-    out: Annotated[Path, typer.Option(help="Folder for the cells, the tables and the figure.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the cells, the tables and the figure.")
+    ] = Path("runs/bench"),
     checkpoints: Annotated[
         Path | None,
         typer.Option(help="Folder of the paper's checkpoints; the embedded MLPNet by default."),

@@ -82,7 +82,7 @@ def _draw_back(problem: Problem, x: Iterate, together: Iterate) -> Iterate:
     share = min(max(-slope / curvature, 0.0), 1.0) if curvature > 0 else 0.0
     between = problem.at(still.w + share * moved, together.support)
     if between.objective > x.objective:
-        logger.warning("the blocks overshoot together, and the largest weights do better: kept")
+        logger.info("the blocks overshoot together: the largest weights do better, and stay")
         return x
     logger.info("the blocks overshoot together: their displacement is scaled by %.3g", share)
     return between

@@ -34,6 +34,6 @@ def get_method(name: str, solver: str | None = None) -> Method:
         return METHODS[name]
     if name != "chita++":
         raise ChitaError(f"solver={solver!r} is for method 'chita++' alone, not for {name!r}")
-    if solver not in SOLVERS:
+    if not isinstance(solver, str) or solver not in SOLVERS:
         raise ChitaError(f"solver must be one of {sorted(SOLVERS)}, got {solver!r}")
     return chita_plus_plus(SOLVERS[solver])

@@ -79,8 +79,9 @@ def cholesky(system: Tensor, mu: float) -> Tensor:
 
 def require_ridge(problem: Problem) -> None:
     """Without a ridge, the Fisher of n samples has no inverse over more than n weights."""
-    if not problem.mu > 0:
+    least = 1 / torch.finfo(problem.w0.dtype).max
+    if not problem.mu > least:
         raise ChitaError(
-            "ridge must be greater than 0 for a method that inverts the Fisher matrix, got 0; "
-            "1e-5 is the least of the paper's"
+            "ridge must be greater than 0 for a method that inverts the Fisher matrix, got "
+            f"{problem.mu / problem.matrix.n:g}; 1e-5 is the least of the paper's"
         )
