@@ -81,13 +81,13 @@ def test_chita_plus_plus_keeps_what_magnitude_loses() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("sparsity", [0, 0.3, 0.5, 0.9, 0.985])
+@pytest.mark.parametrize("sparsity", [0, 0.3, 0.5, 0.9, 0.985, 0.995])
 def test_exactly_k_weights_are_kept(method: str, sparsity: float) -> None:
     model = tiny()
     keys = list(model.state_dict())
     biases = [model[0].bias.detach().clone(), model[2].bias.detach().clone()]
     result = prune(model, cut(points(24), 8), sparsity=sparsity, method=method)
-    k = {0: 72, 0.3: 50, 0.5: 36, 0.9: 7, 0.985: 1}[sparsity]
+    k = {0: 72, 0.3: 50, 0.5: 36, 0.9: 7, 0.985: 1, 0.995: 0}[sparsity]
     assert list(result.masks) == ["0.weight", "2.weight"]
     assert int(sum(mask.sum() for mask in result.masks.values())) == k == result.stages[-1].kept
     for name, mask in result.masks.items():

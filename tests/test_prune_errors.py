@@ -235,11 +235,6 @@ def test_gradients_too_large_to_compute_with(method: str) -> None:
     refuse("not finite", loss=huge, ridge=0.1, method=method)
 
 
-def test_a_sparsity_that_leaves_no_weight() -> None:
-    model = nn.Linear(4, 2, bias=False)
-    with pytest.raises(
-        ChitaError, match=r"sparsity=0.9 of 8 weights leaves none; ask for at most 0.8"
-    ):
-        chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+def test_wrong_types_of_names_and_numbers() -> None:
     refuse("solver must be one of", solver=["cd"])
     refuse("ridge must be 'auto' or a finite number", ridge=torch.ones(2))

@@ -186,10 +186,11 @@ def test_a_shuffling_data_loader() -> None:
     assert not torch.equal(vectors[0], vectors[2])
 
 
-def test_sparsity_so_high_that_nothing_is_left() -> None:
+def test_sparsity_so_high_that_nothing_is_left(caplog: pytest.LogCaptureFixture) -> None:
     model = tiny()
     result = prune(model, cut(points(24), 8), sparsity=0.999, ridge="auto", block_size=10)
     assert result.nonzeros == 0
+    assert "sparsity=0.999 of 72 weights leaves none" in caplog.text
     assert not any(bool(mask.any()) for mask in result.masks.values())
     assert model(points(2)[0]).isfinite().all()
 

@@ -151,9 +151,8 @@ class _Run:
         self.layout = Layout(sizes, config.block_size)
         check_memory(self.method, self.layout, self.samples, self.weights.device)
         if not kept_weights(self.weights.size, config.sparsity):
-            raise ChitaError(
-                f"sparsity={config.sparsity} of {self.weights.size} weights leaves none; ask for "
-                f"at most {1 - 1.5 / self.weights.size:.3g}"
+            logger.warning(
+                "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
             )
 
     def all_stages(self, progress: bool) -> PruneResult:
