@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita import data, zoo
+import chita
+from chita import PruneResult, data, zoo
 from chita.checkpoint import load_checkpoint
+from chita.weights import Weights
 
 Pairs = list[tuple[Tensor, Tensor]]
 Snapshot = dict[str, Tensor]
@@ -87,3 +89,34 @@ def same(left: Snapshot, right: Snapshot) -> bool:
         and torch.equal(left[name].isnan(), right[name].isnan())
         for name in left
     )
+
+
+def prune_quietly(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
+    """Quietly, on all of 24 samples unless told otherwise."""
+    defaults = {"sparsity": 0.75, "batch": 2, "ridge": 0.01, "progress": False}
+    if keywords.get("method", "chita++") == "chita++":
+        defaults["stages"] = 4
+    return chita.prune(model, batches, **{**defaults, **keywords})
+
+
+class Watch:
+    """Notes, at each forward pass, the weights, the inputs and whether gradients are taken."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.weights: list[Tensor] = []
+        self.inputs: list[Tensor] = []
+        self.with_gradients: list[bool] = []
+        model.register_forward_pre_hook(self.note)
+
+    def note(self, model: nn.Module, args: tuple[Tensor]) -> None:
+        self.weights.append(Weights(model).vector())
+        self.inputs.append(args[0].detach().clone())
+        self.with_gradients.append(torch.is_grad_enabled())
+
+    def stages(self) -> list[Tensor]:
+        """The weights that gradients were taken at, one vector for each stage."""
+        seen: list[Tensor] = []
+        for weights, gradients in zip(self.weights, self.with_gradients, strict=True):
+            if gradients and not (seen and torch.equal(seen[-1], weights)):
+                seen.append(weights)
+        return seen

@@ -13,48 +13,30 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita import PruneResult
 from chita.config import kept_weights
 from chita.evaluate import accuracy
 from chita.schedule import sparsities
 from chita.weights import Weights
 
 from .gradients.truth import brute_force
-from .pruning import Again, cut, digits, mlpnet, points, same, snapshot, tiny, unseen_digits
+from .pruning import (
+    Again,
+    Watch,
+    cut,
+    digits,
+    mlpnet,
+    points,
+    same,
+    snapshot,
+    tiny,
+    unseen_digits,
+)
+from .pruning import (
+    prune_quietly as prune,
+)
 
 METHODS = ["magnitude", "chita-cd", "chita-bso", "chita++"]
 P = 72  # weights of tiny()
-
-
-def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
-    """Quietly, on all of 24 samples unless told otherwise."""
-    defaults = {"sparsity": 0.75, "batch": 2, "ridge": 0.01, "progress": False}
-    if keywords.get("method", "chita++") == "chita++":
-        defaults["stages"] = 4
-    return chita.prune(model, batches, **{**defaults, **keywords})
-
-
-class Watch:
-    """Notes, at each forward pass, the weights, the inputs and whether gradients are taken."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.weights: list[Tensor] = []
-        self.inputs: list[Tensor] = []
-        self.with_gradients: list[bool] = []
-        model.register_forward_pre_hook(self.note)
-
-    def note(self, model: nn.Module, args: tuple[Tensor]) -> None:
-        self.weights.append(Weights(model).vector())
-        self.inputs.append(args[0].detach().clone())
-        self.with_gradients.append(torch.is_grad_enabled())
-
-    def stages(self) -> list[Tensor]:
-        """The weights that gradients were taken at, one vector for each stage."""
-        seen: list[Tensor] = []
-        for weights, gradients in zip(self.weights, self.with_gradients, strict=True):
-            if gradients and not (seen and torch.equal(seen[-1], weights)):
-                seen.append(weights)
-        return seen
 
 
 class OwnLoss(nn.Module):
@@ -258,55 +240,6 @@ def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
     assert row.ridge == pytest.approx(best)
     assert row.held_out_loss == pytest.approx(loss)
     torch.testing.assert_close(Weights(model).vector(), Weights(truth).vector())
-
-
-def test_held_out_samples_are_never_in_the_gradients() -> None:
-    model, (x, t) = tiny(), points(50)
-    watch = Watch(model)
-    prune(model, cut((x, t), 7), ridge="auto", batch=4, stages=3)
-    seen: dict[bool, set[float]] = {True: set(), False: set()}
-    for inputs, gradients in zip(watch.inputs, watch.with_gradients, strict=True):
-        seen[gradients].update(inputs[:, 0].tolist())
-    assert len(seen[False]) == 10  # a fifth of 50
-    assert len(seen[True]) == 40  # 10 rows a stage go round all others
-    assert not seen[True] & seen[False]
-
-
-def test_a_fixed_ridge_holds_nothing_out() -> None:
-    model, (x, t) = tiny(), points(50)
-    watch = Watch(model)
-    prune(model, cut((x, t), 7), batch=5)
-    assert all(watch.with_gradients)
-    assert {value for inputs in watch.inputs for value in inputs[:, 0].tolist()} == set(
-        x[:, 0].tolist()
-    )
-
-
-@pytest.mark.parametrize(
-    ("data", "batch", "samples", "ridge", "rows"),
-    [
-        (50, 7, None, 0.1, 7),  # as many as the data give
-        (1300, 1, None, 0.1, 1000),  # at most 1000
-        (1300, 1, 1200, 0.1, 1200),  # unless more are asked for
-        (1300, 1, None, "auto", 1000),  # the other 300 are held out
-        (1000, 1, None, "auto", 800),  # a fifth is held out
-        (2, 1, None, "auto", 1),
-        (50, 7, 7, "auto", 7),  # one sample is left to hold out
-    ],
-)
-def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, rows: int) -> None:
-    result = prune(
-        tiny(), [points(data)], method="chita-bso", batch=batch, samples=samples, ridge=ridge
-    )
-    assert result.samples == rows
-
-
-@pytest.mark.parametrize("size", [1, 3, 4, 13, 26])
-def test_it_does_not_matter_how_the_samples_are_batched(size: int) -> None:
-    together, apart = tiny(), tiny()
-    prune(together, Again([points(26)]), batch=4)
-    prune(apart, Again(cut(points(26), size)), batch=4)
-    assert torch.equal(Weights(apart).vector(), Weights(together).vector())
 
 
 def test_a_seed_gives_the_same_bits_and_another_one_does_not() -> None:

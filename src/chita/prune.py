@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chita.batches import Batch, SampleStream
+from chita.calibration import divide_samples
 from chita.config import PruneConfig, Ridge, kept_weights
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, mean_loss
@@ -31,11 +32,6 @@ from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
-
-MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
-HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare
-HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
-HELD_OUT_SHARE = 0.2  # the most of the data that it takes
 
 
 def prune(
@@ -146,7 +142,7 @@ class _Run:
         self.search = RidgeSearch()
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
-            self.samples, self.held_out = _divide_samples(self.stream, config)
+            self.samples, self.held_out = divide_samples(self.stream, config)
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.layout = Layout(sizes, config.block_size)
         check_memory(self.method, self.layout, self.samples, self.weights.device)
@@ -284,23 +280,3 @@ def _check_finite(weights: Weights) -> None:
             raise ChitaError(
                 f"{weight.name!r} holds NaN or infinite weights; the model must be a trained one"
             )
-
-
-def _divide_samples(stream: SampleStream, config: PruneConfig) -> tuple[int, list[Batch]]:
-    """n, and the samples held out to choose the ridge by."""
-    batch, wanted = config.batch, config.samples or MOST_SAMPLES
-    spare = max(HELD_OUT, wanted * batch // HELD_OUT_PART) if config.ridge == "auto" else 0
-    have = stream.count(wanted * batch + spare)
-    needed = (config.samples or 1) * batch
-    to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
-    held = min(spare, to_spare, have - needed)
-    if held < min(spare, 1):
-        what = f"samples={config.samples} rows" if config.samples else "one row"
-        more = " and some to hold out for ridge='auto'" if spare else ""
-        raise ChitaError(
-            f"{what} of batch={batch} need {needed} samples{more}, but batches hold {have}; "
-            "give more data, or ask for fewer samples or a smaller batch"
-            + (", or give ridge a number" if spare else "")
-        )
-    rows = min(wanted, (have - held) // batch)
-    return rows, stream.hold_out(held, 256) if held else []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from chita.zoo.shortcut import shortcut
+
 
 class BasicBlock(nn.Module):
     """Two 3 x 3 convolutions and a shortcut: a 1 x 1 convolution where the shape changes."""
@@ -14,12 +16,7 @@ class BasicBlock(nn.Module):
         self.bn1 = nn.BatchNorm2d(channels)
         self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(channels)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or channels_in != channels:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False),
-                nn.BatchNorm2d(channels),
-            )
+        self.downsample = shortcut(channels_in, channels, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""

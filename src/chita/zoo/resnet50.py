@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from chita.zoo.shortcut import shortcut
+
 CLASSES = 1000
 _EXPANSION = 4
 
@@ -24,12 +26,7 @@ class Bottleneck(nn.Module):
         self.bn2 = nn.BatchNorm2d(width)
         self.conv3 = nn.Conv2d(width, channels, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(channels)
-        self.downsample: nn.Module = nn.Identity()
-        if stride != 1 or channels_in != channels:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False),
-                nn.BatchNorm2d(channels),
-            )
+        self.downsample = shortcut(channels_in, channels, stride)
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, channels_in, H, W) to (B, 4 width, H / stride, W / stride)."""

@@ -1,0 +1,62 @@
+"""How the calibration samples are divided into rows of A and those held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from chita.weights import Weights
+
+from .pruning import Again, Watch, cut, points, tiny
+from .pruning import prune_quietly as prune
+
+
+def test_held_out_samples_are_never_in_the_gradients() -> None:
+    model, (x, t) = tiny(), points(50)
+    watch = Watch(model)
+    prune(model, cut((x, t), 7), ridge="auto", batch=4, stages=3)
+    seen: dict[bool, set[float]] = {True: set(), False: set()}
+    for inputs, gradients in zip(watch.inputs, watch.with_gradients, strict=True):
+        seen[gradients].update(inputs[:, 0].tolist())
+    assert len(seen[False]) == 10  # a fifth of 50
+    assert len(seen[True]) == 40  # 10 rows a stage go round all others
+    assert not seen[True] & seen[False]
+
+
+def test_a_fixed_ridge_holds_nothing_out() -> None:
+    model, (x, t) = tiny(), points(50)
+    watch = Watch(model)
+    prune(model, cut((x, t), 7), batch=5)
+    assert all(watch.with_gradients)
+    assert {value for inputs in watch.inputs for value in inputs[:, 0].tolist()} == set(
+        x[:, 0].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "batch", "samples", "ridge", "rows"),
+    [
+        (50, 7, None, 0.1, 7),  # as many as the data give
+        (1300, 1, None, 0.1, 1000),  # at most 1000
+        (1300, 1, 1200, 0.1, 1200),  # unless more are asked for
+        (1300, 1, None, "auto", 1000),  # the other 300 are held out
+        (1000, 1, None, "auto", 800),  # a fifth is held out
+        (2, 1, None, "auto", 1),
+        (50, 7, 7, "auto", 7),  # one sample is left to hold out
+    ],
+)
+def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, rows: int) -> None:
+    result = prune(
+        tiny(), [points(data)], method="chita-bso", batch=batch, samples=samples, ridge=ridge
+    )
+    assert result.samples == rows
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 13, 26])
+def test_it_does_not_matter_how_the_samples_are_batched(size: int) -> None:
+    together, apart = tiny(), tiny()
+    prune(together, Again([points(26)]), batch=4)
+    prune(apart, Again(cut(points(26), size)), batch=4)
+    assert torch.equal(Weights(apart).vector(), Weights(together).vector())
