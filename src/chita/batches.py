@@ -13,7 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chita.data.dataset import Batches
 from chita.errors import ChitaError
+
+Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class SampleStream:
             self._order = torch.randperm(len(batches), generator=generator).tolist()
         self._waiting: Iterator[Batch] = iter(())
         self._rest: Batch | None = None
+        self._place: Place = (0, 0)
         self._counted = 0
         self._counted_all = False
         self._held_out = 0
@@ -96,7 +100,40 @@ class SampleStream:
         self._rest, self._waiting = None, iter(())
         held = list(self.take(count, chunk))
         self._held_out = count
+        self._place = (0, 0)  # the rest of this pass is where the stream starts
         return held
+
+    @property
+    def place(self) -> Place:
+        """Where `take` goes on."""
+        return self._place
+
+    def seek(self, place: Place) -> None:
+        """Go on from the `place` that another stream of the same data was at.
+
+        Data whose passes are all alike are read from the start of the last pass only. Others are
+        read through, so that an order that is drawn anew for each pass is drawn as it was.
+        """
+        passes, given = place
+        if passes and self._passes_are_alike():
+            self._waiting, self._place = iter(()), (passes - 1, 0)
+        while self._place[0] < passes:
+            for _ in self._waiting:
+                pass
+            self._rest = self._next()
+        while given:
+            given -= self._cut(given).size
+
+    def first(self) -> Batch | None:
+        """The first batch of each pass; None if there is none, or not the same one each time."""
+        return next(self._read(), None) if self._passes_are_alike() else None
+
+    def _passes_are_alike(self) -> bool:
+        """Whether that is known: a DataLoader, say, may draw a new order, or augment."""
+        data = self._batches
+        if isinstance(data, Batches):
+            return not data.shuffle and data.augment is None
+        return isinstance(data, (list, tuple))
 
     def take(self, count: int, chunk: int, *, unit: int = 1) -> Iterator[Batch]:
         """The next `count` samples in pieces of `chunk`, the last one possibly smaller.
@@ -114,19 +151,27 @@ class SampleStream:
         parts: list[Batch] = []
         missing = size
         while missing:
-            batch = self._rest or self._next()
-            if parts and (size - missing) % unit == 0 and _differ_in_shape(batch, parts[0]):
-                self._rest = batch
+            self._rest = self._rest or self._next()
+            if parts and (size - missing) % unit == 0 and _differ_in_shape(self._rest, parts[0]):
                 break
-            parts.append(batch[:missing])
-            self._rest = batch[missing:] if batch.size > missing else None
+            parts.append(self._cut(missing))
             missing -= parts[-1].size
         return _join(parts)
+
+    def _cut(self, most: int) -> Batch:
+        """The next samples, at most so many, of one given batch."""
+        batch = self._rest or self._next()
+        part = batch[:most]
+        self._rest = batch[most:] if batch.size > most else None
+        passes, given = self._place
+        self._place = (passes, given + part.size)
+        return part
 
     def _next(self) -> Batch:
         batch = next(self._waiting, None)
         if batch is None:
             self._waiting = self._read()
+            self._place = (self._place[0] + 1, 0)
             batch = self._after_held_out()
         if batch is None:
             raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")

@@ -8,15 +8,15 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 
 from chita.batches import Batch, SampleStream
 from chita.calibration import divide_samples
+from chita.checks import check_finite, check_model
 from chita.config import PruneConfig, Ridge, kept_weights
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, mean_loss
@@ -27,6 +27,7 @@ from chita.matrix import GradientMatrix
 from chita.memory import check_memory
 from chita.progress import stage_bar
 from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
+from chita.resume import Finished, StageFile, describe_run
 from chita.ridge import Choice, RidgeSearch
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
@@ -58,6 +59,8 @@ def prune(
     inplace: bool = True,
     seed: int = 0,
     progress: bool = True,
+    checkpoints: str | Path | None = None,
+    resume: bool = False,
 ) -> PruneResult:
     """Set a share of a model's weights to zero and move the rest so that it still works.
 
@@ -94,6 +97,10 @@ def prune(
         seed: batches given as a list are read in an order drawn from it, and CBS draws its
             starts from it.
         progress: show a bar.
+        checkpoints: a folder for the last finished stage, written after each.
+        resume: go on after the stage found there, if any. The arguments must be the same, and the
+            model as it was at the start. On a CPU the outcome is then that of an undisturbed run,
+            bit for bit, unless the data come in another order, as a DataLoader may draw one.
 
     Raises:
         ChitaError: an argument, the model or the data do not fit; the message says how.
@@ -117,12 +124,15 @@ def prune(
         exclude=exclude,
         seed=seed,
     )
-    if not isinstance(model, nn.Module):
-        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if loss is not None and not callable(loss):
         raise ChitaError(f"loss must be a function of outputs and targets, got {loss!r}")
+    if resume and checkpoints is None:
+        raise ChitaError("resume=True needs checkpoints, the folder of the run to go on with")
     model = model if inplace else copy.deepcopy(model)
-    return _Run(model, batches, loss, config).all_stages(progress)
+    run = _Run(model, batches, loss, config)
+    if checkpoints is not None:
+        run.keep_stages(Path(checkpoints), resume=resume)
+    return run.all_stages(progress)
 
 
 class _Run:
@@ -134,12 +144,16 @@ class _Run:
         self.began = time.perf_counter()
         self.model, self.loss, self.config = model, loss, config
         self.method = config.resolve_method()
-        _check_tensors(model)
+        check_model(model)
         self.weights = Weights(model, config.include, config.exclude)
-        _check_finite(self.weights)
+        check_finite(self.weights)
         self.samples = 0
         self.held_out: list[Batch] = []
         self.search = RidgeSearch()
+        self.rows: list[StageRow] = []
+        self.kept = torch.ones(self.weights.size, dtype=torch.bool, device=self.weights.device)
+        self.stage_file: StageFile | None = None
+        self.stream = SampleStream(())  # without curvature nothing is read
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
             self.samples, self.held_out = divide_samples(self.stream, config)
@@ -151,32 +165,57 @@ class _Run:
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
             )
 
+    def keep_stages(self, folder: Path, *, resume: bool) -> None:
+        """Write each finished stage into `folder`, after going on from the one found there."""
+        sizes = {"n": self.samples, "p": self.weights.size}
+        run = describe_run(self.config, self.model, self.stream, sizes)
+        self.stage_file = StageFile(folder, run=run, stages=len(self.config.plan()))
+        finished = self.stage_file.begin(resume=resume)
+        if finished is not None:
+            self.stream.seek(finished.place)
+            self.weights.replace(finished.weights)
+            self.rows, self.kept = finished.rows, finished.kept.to(self.weights.device)
+            self.search.last = finished.ridge_step
+            self.began -= finished.seconds
+
+    def finished(self) -> Finished:
+        return Finished(
+            weights=self.weights.vector(),
+            kept=self.kept,
+            rows=self.rows,
+            place=self.stream.place,
+            ridge_step=self.search.last,
+            seconds=time.perf_counter() - self.began,
+        )
+
     def all_stages(self, progress: bool) -> PruneResult:
-        rows: list[StageRow] = []
-        support = torch.arange(self.weights.size)
-        plan = self.config.plan()
+        plan, done = self.config.plan(), len(self.rows)
         with stage_bar(len(plan), show=progress) as advance:
-            for number, sparsity in enumerate(plan, start=1):
+            for row in self.rows:
+                advance(row.sparsity)
+            for number, sparsity in enumerate(plan[done:], start=done + 1):
                 w0 = self.weights.vector()
                 try:
                     row, support = self.stage(number, sparsity, w0)
                 except BaseException:
                     self.weights.assign(w0)  # a second time, if that itself was interrupted
                     raise
-                rows.append(row)
+                self.rows.append(row)
+                self.kept = torch.zeros_like(self.kept)
+                self.kept[support] = True
+                if self.stage_file is not None:
+                    self.stage_file.write(self.finished())
                 advance(sparsity)
-        kept = torch.zeros(self.weights.size, dtype=torch.bool, device=self.weights.device)
-        kept[support] = True
         seconds = Seconds(
-            gradients=sum(row.gradient_seconds for row in rows),
-            solve=sum(row.solve_seconds for row in rows),
+            gradients=sum(row.gradient_seconds for row in self.rows),
+            solve=sum(row.solve_seconds for row in self.rows),
             total=time.perf_counter() - self.began,
         )
         return PruneResult(
             model=self.model,
-            masks={name: mask.clone() for name, mask in self.weights.split(kept).items()},
+            masks={name: mask.clone() for name, mask in self.weights.split(self.kept).items()},
             layers=layer_rows(self.weights),
-            stages=rows,
+            stages=self.rows,
             samples=self.samples,
             seconds=seconds,
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
@@ -260,23 +299,3 @@ class _Run:
             return self.search.choose(solve, held_out_loss)
         ridge = 0.0 if config.ridge == "auto" else config.ridge  # without curvature it is unused
         return Choice(solve(ridge), ridge, None)
-
-
-def _check_tensors(model: nn.Module) -> None:
-    """The model can be run: its parameters are on one device, and all tensors hold values."""
-    tensors = dict(chain(model.named_parameters(), model.named_buffers()))
-    devices = {str(tensor.device): name for name, tensor in model.named_parameters()}
-    if len(devices) > 1:
-        where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
-        raise ChitaError(f"the model is on several devices ({where}); move it to one")
-    for name, tensor in tensors.items():
-        if is_lazy(tensor) or tensor.is_meta:
-            raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
-
-
-def _check_finite(weights: Weights) -> None:
-    for weight in weights:
-        if not bool(weight.parameter.isfinite().all()):
-            raise ChitaError(
-                f"{weight.name!r} holds NaN or infinite weights; the model must be a trained one"
-            )

@@ -30,10 +30,14 @@ class Choice:
 
 
 class RidgeSearch:
-    """The search for lambda over the stages of one run."""
+    """The search for lambda over the stages of one run.
+
+    Attributes:
+        last: what the last stage chose, in half-decades: all that the next one goes by.
+    """
 
     def __init__(self) -> None:
-        self._last: int | None = None
+        self.last: int | None = None
 
     def choose(
         self, solve: Callable[[float], Solution], held_out_loss: Callable[[Tensor], float]
@@ -60,7 +64,7 @@ class RidgeSearch:
             best = min(near, key=loss)  # the first, which is here, wins ties
             return here if best == here else downhill(best, stride)
 
-        here = downhill(MIDDLE, 2) if self._last is None else self._last
+        here = downhill(MIDDLE, 2) if self.last is None else self.last
         if math.isinf(loss(here)):
             here = min(HALF_DECADES[::2], key=loss)
         here = downhill(here, 1)
@@ -70,7 +74,7 @@ class RidgeSearch:
                 f"ridge='auto': the held-out loss is {choice.held_out_loss} for every ridge that "
                 "was tried; the data must be finite, or give ridge a number"
             )
-        self._last = here
+        self.last = here
         return choice
 
 
