@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,11 +28,13 @@ from chita.demo import run_demo
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import layer_table, summary_table
+from chita.resume import forget_finished, stages_done
 from chita.train import train
 
 app = typer.Typer(
@@ -46,7 +50,6 @@ app.command("bench")(bench_command)
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
-IMAGE_FOLDER = "imagefolder:"
 ValSplit = Annotated[
     float | None, typer.Option(help="Share of an image folder without train/ and val/ to test on.")
 ]
@@ -118,6 +121,9 @@ def prune_command(
     seed: Seed = 0,
     device: Device = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and the result.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last finished stage found in OUT.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one line of JSON on standard output.")
     ] = False,
@@ -144,34 +150,39 @@ def prune_command(
         "seed": seed,
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
-    if out is not None:
-        prepare_folder(out)
-    place = pick_device(device)
-    data_name = _data_name(known, data_name, checkpoint)
-    model = known.build().to(place)
-    load_checkpoint(model, checkpoint or _shipped_checkpoint(known))
-    splits = _load_data(known, data_name, val_split=val_split, seed=seed)
-    if reestimate_bn:
-        augmented = data.Batches(
-            splits.train, 128, shuffle=True, augment=known.recipe.augment, seed=seed, device=place
-        )
-        reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
-    test = data.Batches(splits.test, known.batch_size, device=place)
-    dense_accuracy = accuracy(model, test)
-    calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
-    result = prune(model, calibration, **arguments)
-    record = {
-        "network": network,
-        "data": data_name,
-        "val_split": val_split,
-        "checkpoint": None if checkpoint is None else str(checkpoint),
-        "reestimate_bn": reestimate_bn,
-        "dense_accuracy": dense_accuracy,
-        "accuracy": accuracy(model, test),
-        **result.to_dict(),
-    }
-    if out is not None:
-        write_run(out, result, record)
+    _check_out(out, resume=resume)
+    with _telling_how_to_go_on(out):
+        place = pick_device(device)
+        data_name = pick_data(known, data_name, checkpoint)
+        model = known.build().to(place)
+        load_checkpoint(model, checkpoint or shipped_checkpoint(known))
+        splits = load_data(known, data_name, val_split=val_split, seed=seed)
+        if reestimate_bn:
+            augmented = data.Batches(
+                splits.train,
+                128,
+                shuffle=True,
+                augment=known.recipe.augment,
+                seed=seed,
+                device=place,
+            )
+            reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
+        test = data.Batches(splits.test, known.batch_size, device=place)
+        dense_accuracy = accuracy(model, test)
+        calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
+        result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
+        record = {
+            "network": network,
+            "data": data_name,
+            "val_split": val_split,
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "reestimate_bn": reestimate_bn,
+            "dense_accuracy": dense_accuracy,
+            "accuracy": accuracy(model, test),
+            **result.to_dict(),
+        }
+        if out is not None:
+            write_run(out, result, record)
     console = Console()
     console.print(layer_table(result))
     console.print(summary_table(record))
@@ -199,8 +210,8 @@ def train_command(
         raise ChitaError(f"out must be a file that ends in .safetensors, got {out}")
     prepare_folder(out.parent)
     place = pick_device(device)
-    data_name = _data_name(known, data_name or known.data, None)
-    splits = _load_data(known, data_name, val_split=val_split, seed=seed)
+    data_name = pick_data(known, data_name or known.data, None)
+    splits = load_data(known, data_name, val_split=val_split, seed=seed)
     model = known.build().to(place)
     with step_bar("training") as progress:
         train(model, splits.train, recipe, seed=seed, progress=progress)
@@ -231,52 +242,32 @@ def demo_command(
     run_demo(out, Console())
 
 
+def _check_out(out: Path | None, *, resume: bool) -> None:
+    """The folder can be written to, and no work in it would be lost: told before any is done."""
+    if out is None and resume:
+        raise ChitaError("--resume needs --out DIR, the folder of the run to go on with")
+    if out is not None:
+        prepare_folder(out)
+        if not resume:
+            forget_finished(out)
+
+
+@contextmanager
+def _telling_how_to_go_on(out: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        done = stages_done(out) if out is not None else None
+        after = f" after stage {done[0]} of {done[1]}; go on with --resume" if done else ""
+        _stderr().print(f"interrupted{after}", highlight=False)
+        raise typer.Exit(130) from None
+
+
 def _parse_ridge(ridge: str) -> float | str:
     try:
         return ridge if ridge == "auto" else float(ridge)
     except ValueError:
         raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
-
-
-def _data_name(network: zoo.Network, given: str | None, checkpoint: Path | None) -> str:
-    """The data set asked for, or the one that goes with the weights."""
-    if network.preprocessing is not None:
-        if given is None or not given.startswith(IMAGE_FOLDER):
-            raise ChitaError(
-                f"{network.name} takes pictures of {network.data}, which chita cannot fetch: give "
-                f"--data {IMAGE_FOLDER}DIR, got {given or 'none'}"
-            )
-        return given
-    embedded = [] if network.embedded is None else [network.embedded.data]
-    if given is None:
-        return embedded[0] if checkpoint is None and embedded else network.data
-    if given not in (network.data, *embedded):
-        fitting = " or ".join([network.data, *embedded])
-        raise ChitaError(f"{network.name} takes --data {fitting}, got {given!r}")
-    return given
-
-
-def _load_data(
-    network: zoo.Network, name: str, *, val_split: float | None, seed: int
-) -> data.Splits:
-    if network.preprocessing is not None:
-        return data.image_folder(
-            name.removeprefix(IMAGE_FOLDER),
-            network.preprocessing,
-            val_split=val_split,
-            seed=seed,
-            classes=network.classes,
-        )
-    if val_split is not None:
-        raise ChitaError(f"--val-split is for --data {IMAGE_FOLDER}DIR, got {val_split} and {name}")
-    with step_bar(f"fetching {name}") as progress:
-        return data.load(name, progress=progress)
-
-
-def _shipped_checkpoint(network: zoo.Network) -> Path:
-    if network.embedded is None:
-        raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
-    return network.embedded.checkpoint
 
 
 def _stderr() -> Console:

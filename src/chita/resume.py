@@ -102,8 +102,7 @@ class StageFile:
         prepare_folder(self._path.parent)
         sweep(self._path.parent)
         if not resume:
-            refuse_unfinished(self._path.parent)
-            self._path.unlink(missing_ok=True)
+            forget_finished(self._path.parent)
         if not self._path.exists():
             return None
         with _opened(self._path) as (header, tensor):
@@ -154,14 +153,15 @@ def stages_done(folder: Path) -> tuple[int, int] | None:
         return len(header["rows"]), header["stages"]
 
 
-def refuse_unfinished(folder: Path) -> None:
-    """Raise ChitaError if a run that is not finished would be lost by another one in `folder`."""
+def forget_finished(folder: Path) -> None:
+    """Make room for a new run in `folder`; one that is not finished is not given up for it."""
     done, stages = stages_done(folder) or (0, 0)
     if done < stages:
         raise ChitaError(
             f"{folder} holds a run that was interrupted after stage {done} of {stages}: resume it, "
             f"give another folder, or delete {STAGE_FILE} there"
         )
+    (folder / STAGE_FILE).unlink(missing_ok=True)
 
 
 def _fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:

@@ -1,0 +1,53 @@
+"""The data set and the weights that go with a network, as the command line names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chita.data import Splits, image_folder, load
+from chita.errors import ChitaError
+from chita.progress import step_bar
+from chita.zoo import Network
+
+IMAGE_FOLDER = "imagefolder:"
+
+
+def pick_data(network: Network, given: str | None, checkpoint: Path | None) -> str:
+    """The data set asked for, or the one that goes with the weights."""
+    if network.preprocessing is not None:
+        if given is None or not given.startswith(IMAGE_FOLDER):
+            raise ChitaError(
+                f"{network.name} takes pictures of {network.data}, which chita cannot fetch: give "
+                f"--data {IMAGE_FOLDER}DIR, got {given or 'none'}"
+            )
+        return given
+    embedded = [] if network.embedded is None else [network.embedded.data]
+    if given is None:
+        return embedded[0] if checkpoint is None and embedded else network.data
+    if given not in (network.data, *embedded):
+        fitting = " or ".join([network.data, *embedded])
+        raise ChitaError(f"{network.name} takes --data {fitting}, got {given!r}")
+    return given
+
+
+def load_data(network: Network, name: str, *, val_split: float | None, seed: int) -> Splits:
+    """The training and test images of a data set that `pick_data` chose."""
+    if network.preprocessing is not None:
+        return image_folder(
+            name.removeprefix(IMAGE_FOLDER),
+            network.preprocessing,
+            val_split=val_split,
+            seed=seed,
+            classes=network.classes,
+        )
+    if val_split is not None:
+        raise ChitaError(f"--val-split is for --data {IMAGE_FOLDER}DIR, got {val_split} and {name}")
+    with step_bar(f"fetching {name}") as progress:
+        return load(name, progress=progress)
+
+
+def shipped_checkpoint(network: Network) -> Path:
+    """The trained weights inside the package."""
+    if network.embedded is None:
+        raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
+    return network.embedded.checkpoint
