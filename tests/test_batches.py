@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from chita.batches import Batch, SampleStream
+from chita.data import Batches, ImageData
 from chita.errors import ChitaError
 
 
@@ -188,3 +191,77 @@ def test_a_unit_is_never_cut_where_the_shape_changes() -> None:
     given = [(torch.ones(3, length), torch.zeros(3)) for length in (3, 5)]
     with pytest.raises(ChitaError, match="differ"):
         list(SampleStream(given).take(6, 6, unit=2))
+
+
+def listed(sizes: list[int]) -> SampleStream:
+    return SampleStream(numbered(sizes), seed=5)
+
+
+def shuffled(sizes: list[int]) -> SampleStream:
+    numbers = torch.arange(sum(sizes))
+    data = TensorDataset(numbers.float().unsqueeze(1), numbers)
+    generator = torch.Generator().manual_seed(1)
+    return SampleStream(DataLoader(data, sizes[0], shuffle=True, generator=generator))
+
+
+def images(sizes: list[int], **keywords: Any) -> SampleStream:
+    """Of one pixel each, so few that they are told apart by their labels."""
+    numbers = torch.arange(sum(sizes))
+    pixels = numbers.to(torch.uint8)[:, None, None, None]
+    return SampleStream(Batches(ImageData(pixels, numbers, (0.0,), (1.0,)), sizes[0], **keywords))
+
+
+@given(
+    st.sampled_from([listed, shuffled, images, partial(images, shuffle=True, seed=2)]),
+    st.lists(st.integers(1, 7), min_size=1, max_size=6),
+    st.integers(0, 5),
+    st.lists(st.integers(0, 30), max_size=4),
+)
+def test_a_place_can_be_gone_back_to(
+    stream_of: Callable[[list[int]], SampleStream],
+    sizes: list[int],
+    held: int,
+    takes: list[int],
+) -> None:
+    """By another stream of the same data, which then gives the same samples for three passes."""
+
+    def start() -> SampleStream:
+        stream = stream_of(sizes)
+        stream.count(sum(sizes))
+        stream.hold_out(min(held, sum(sizes) - 1), 2)
+        return stream
+
+    def rest(stream: SampleStream) -> list[list[int]]:
+        return [piece.content[1].tolist() for piece in stream.take(3 * sum(sizes), 4)]
+
+    stream, other = start(), start()
+    for count in takes:
+        list(stream.take(count, 3))
+    other.seek(stream.place)
+    assert other.place == stream.place
+    assert rest(other) == rest(stream)
+
+
+def test_a_place_before_a_change_of_shape() -> None:
+    """The batch that was looked at, and left, counts as not given."""
+    given = [(torch.zeros(4, 2), torch.arange(4)), (torch.zeros(4, 3), torch.arange(4, 8))]
+    stream, other = SampleStream(given), SampleStream(given)
+    assert next(stream.take(6, 6, unit=2)).size == 4
+    other.seek(stream.place)
+    assert [next(s.take(2, 2)).content[1].tolist() for s in (stream, other)] == [[4, 5]] * 2
+
+
+def test_passes_that_are_alike_are_not_read_again() -> None:
+    class Counting(list[Any]):
+        read = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.read += 1
+            return super().__iter__()
+
+    data = Counting(numbered([3, 4]))
+    SampleStream(data).seek((50, 6))
+    assert data.read == 1
+    lazy = Lazy()
+    SampleStream(lazy).seek((3, 2))
+    assert lazy.given == 100 + 100 + 1

@@ -1,9 +1,12 @@
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from chita.errors import ChitaError
-from chita.files import write_whole
+from chita.files import sweep, write_whole
 
 
 def test_an_old_file_is_replaced(tmp_path: Path) -> None:
@@ -20,3 +23,24 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         with pytest.raises(ChitaError, match=f"cannot write {path}"):
             write_whole(path, b"content")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:
+    """Killed with the file half written, by itself, so that nothing else is left behind."""
+    (tmp_path / "file").write_bytes(b"before")
+    killed = (
+        "import os, signal, sys, pathlib\n"
+        "from chita.files import write_whole\n"
+        "def half(self, content):\n"
+        "    with self.open('wb', buffering=0) as file:\n"
+        "        file.write(content[:2])\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pathlib.Path.write_bytes = half\n"
+        "write_whole(pathlib.Path(sys.argv[1]), b'after')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, tmp_path / "file"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    assert (tmp_path / "file").read_bytes() == b"before"
