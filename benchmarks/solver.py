@@ -32,7 +32,7 @@ from chita.l0.options import Options
 from chita.l0.problem import Iterate, Problem
 from chita.l0.solve import solve
 from chita.l0.stepsize import Path as StepPath
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 from chita.weights import Weights
 from chita.zoo import NETWORKS
 
@@ -117,7 +117,7 @@ def resnet20_problem(rows: int, device: torch.device) -> Problem:
 
 def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
     """Backsolve, CD sweep and IHT iteration from the magnitude solution x."""
-    matrix, kept = problem.matrix, problem.matrix.columns(x.support).stored
+    matrix, kept = problem.matrix, problem.matrix.columns(x.support).whole()
     d_S, rho = (x.w - problem.w0)[x.support], x.rho
     yield Item(
         "backsolve: gather, Gram, solve",
@@ -150,7 +150,7 @@ def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
 
 def forgetful(problem: Problem) -> Problem:
     """The same problem on a matrix that remembers no Gram product."""
-    return replace(problem, matrix=GradientMatrix(problem.matrix.stored))
+    return replace(problem, matrix=HeldMatrix(problem.matrix.whole()))
 
 
 def whole(rows: int, device: torch.device) -> Item:

@@ -4,6 +4,7 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.matrix import CHUNK, GradientMatrix
+from chita.storage import HeldMatrix
 
 N, P = 23, CHUNK + 700  # more than one chunk
 
@@ -20,10 +21,10 @@ def picked(count: int) -> Tensor:
 def matrix(request: pytest.FixtureRequest) -> GradientMatrix:
     A = dense()
     if request.param == "columns together":
-        return GradientMatrix(A.t().contiguous())
+        return HeldMatrix(A.t().contiguous())
     if request.param == "transposed view":
-        return GradientMatrix(A.t())
-    return GradientMatrix(torch.stack([A.t(), A.t()], dim=1).reshape(2 * P, N)[::2])
+        return HeldMatrix(A.t())
+    return HeldMatrix(torch.stack([A.t(), A.t()], dim=1).reshape(2 * P, N)[::2])
 
 
 def test_shape(matrix: GradientMatrix) -> None:
@@ -41,7 +42,7 @@ def test_products_over_picked_columns(matrix: GradientMatrix, count: int) -> Non
     torch.testing.assert_close(matrix.forward(d), A @ d)
     torch.testing.assert_close(matrix.gram(index), A_S @ A_S.t())
     torch.testing.assert_close(matrix.row_square_norms(index), A_S.square().sum(1))
-    assert torch.equal(matrix.columns(index).stored, A_S.t())
+    assert torch.equal(matrix.columns(index).whole(), A_S.t())
     chunks = list(matrix.chunks(index))
     assert all(len(chunk) <= CHUNK for chunk in chunks)
     assert torch.equal(torch.cat(chunks), A_S.t())
@@ -52,10 +53,10 @@ def test_adjoint_and_span(matrix: GradientMatrix) -> None:
     r = torch.linspace(-1, 1, N, dtype=torch.float64)
     torch.testing.assert_close(matrix.adjoint(r), A.t() @ r)
     for few in (matrix.span(0, 1), matrix.span(3, 20)):
-        torch.testing.assert_close(few.adjoint(r), few.stored @ r)
+        torch.testing.assert_close(few.adjoint(r), few.whole() @ r)
     part = matrix.span(10, 30)
-    assert torch.equal(part.stored, A.t()[10:30])
-    assert part.stored.data_ptr() == matrix.stored[10:].data_ptr()
+    assert torch.equal(part.whole(), A.t()[10:30])
+    assert part.whole().data_ptr() == matrix.whole()[10:].data_ptr()
 
 
 @pytest.mark.parametrize(("count", "more"), [(50, 1500), (1, P), (50, 50)])
@@ -66,19 +67,19 @@ def test_widened_columns_are_the_same_as_gathered_ones(
     some = torch.randperm(more, generator=torch.Generator().manual_seed(3))[:count]
     index = wider[some.sort().values]
     widened = matrix.widen(matrix.columns(index), index, wider)
-    assert torch.equal(widened.stored, dense().t()[wider])
+    assert torch.equal(widened.whole(), dense().t()[wider])
 
 
 def test_products_leave_the_matrix_alone(matrix: GradientMatrix) -> None:
     index = torch.arange(P)
     matrix.row_square_norms(index)
     matrix.gram(index)
-    assert torch.equal(matrix.stored.t(), dense())
+    assert torch.equal(matrix.whole().t(), dense())
 
 
 def test_gram_in_float64_of_a_float32_matrix() -> None:
     A = dense().float()
-    matrix, index = GradientMatrix(A.t().contiguous()), picked(1500)
+    matrix, index = HeldMatrix(A.t().contiguous()), picked(1500)
     exact = A[:, index].double() @ A[:, index].double().t()
     assert matrix.gram(index).dtype == torch.float32
     accurate = matrix.gram(index, torch.float64)
@@ -88,7 +89,7 @@ def test_gram_in_float64_of_a_float32_matrix() -> None:
 
 def test_a_remembered_gram_is_that_of_its_own_columns() -> None:
     A = dense()
-    matrix = GradientMatrix(A.t().contiguous())
+    matrix = HeldMatrix(A.t().contiguous())
     for count in (50, 60, 50):
         A_S = A[:, picked(count)]
         torch.testing.assert_close(matrix.gram(picked(count)), A_S @ A_S.t())
@@ -97,11 +98,11 @@ def test_a_remembered_gram_is_that_of_its_own_columns() -> None:
 @pytest.mark.parametrize("stored", [torch.ones(3), torch.ones(3, 4, dtype=torch.int64)])
 def test_anything_but_a_float_matrix_is_an_error(stored: Tensor) -> None:
     with pytest.raises(ChitaError, match="A must be a float32 or float64 matrix, got shape"):
-        GradientMatrix(stored)
+        HeldMatrix(stored)
 
 
 def test_a_matrix_of_no_rows_gives_empty_products() -> None:
-    matrix = GradientMatrix(torch.empty(200_000, 0))
+    matrix = HeldMatrix(torch.empty(200_000, 0))
     index = torch.arange(100_000)
     assert matrix.combine(index, torch.ones(100_000)).shape == (0,)
     assert matrix.forward(torch.ones(200_000)).shape == (0,)

@@ -1,153 +1,155 @@
-"""GradientMatrix: where the columns of A live, and the few products the solvers need.
+"""GradientMatrix: the few products with A that the solvers need, wherever its columns live.
 
-A is n x p (n samples, p weights). It is stored with each weight's n entries together, as a (p, n)
-tensor, because every solver picks columns of A by support: here that is a gather of whole rows.
-Solvers touch A through the methods below and nothing else, so that the columns may come to live
-elsewhere without a solver noticing.
+A is n x p (n samples, p weights). It is read with each weight's n entries together, as (p, n)
+tensors, because every solver picks columns of A by support. Solvers touch A through the methods
+below and nothing else, so that the columns may live in memory, in a file, on other ranks, or be
+computed anew whenever they are read (`storage/`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
-from chita.errors import ChitaError
+from chita.ranks import ALONE, Ranks
 
-CHUNK = 4096  # columns gathered at a time: enough for BLAS, and no A-sized copy
-BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
-BATCH = 8  # pieces in which a pass over A is shared out among the cores
+CHUNK = 4096  # columns in a piece: enough for BLAS, and no A-sized copy
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
-class GradientMatrix:
+class GradientMatrix(ABC):
     """The n x p matrix A of gradients, column by column.
 
+    Where several ranks share the columns, p, indices and vectors over the columns are those of this
+    rank, and products that sum over columns do so over all ranks.
+
     Args:
-        stored: (p, n) float32 or float64 tensor on any device; row j is column j of A. A transposed
-            view of an n x p matrix will do: it costs no copy, and slower gathers.
+        n: samples, the rows of A.
+        p: weights, the columns of A that this rank has.
+        dtype: that products are computed in, float32 or float64.
+        device: where products are computed.
+        ranks: those who share the columns.
     """
 
-    def __init__(self, stored: Tensor) -> None:
-        if stored.ndim != 2 or stored.dtype not in (torch.float32, torch.float64):
-            raise ChitaError(
-                "A must be a float32 or float64 matrix, got shape "
-                f"{tuple(stored.shape)} of {stored.dtype}"
-            )
-        self.stored = stored
+    def __init__(
+        self, n: int, p: int, dtype: torch.dtype, device: torch.device, ranks: Ranks = ALONE
+    ) -> None:
+        self.n, self.p, self.dtype, self.device, self.ranks = n, p, dtype, device, ranks
         self._last_gram: tuple[Tensor, Tensor] | None = None
         self._last_norms: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def n(self) -> int:
-        """Samples: rows of A."""
-        return self.stored.shape[1]
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Tensor:
+        """The columns [start, stop) as a (stop - start, n) tensor, to read only."""
 
-    @property
-    def p(self) -> int:
-        """Weights: columns of A."""
-        return self.stored.shape[0]
+    @abstractmethod
+    def columns(self, index: Tensor) -> GradientMatrix:
+        """A_S for the columns S = `index`, sorted, as a matrix of its own: a copy."""
+
+    @abstractmethod
+    def span(self, start: int, stop: int) -> GradientMatrix:
+        """The columns [start, stop) as a matrix of this rank's own, without a copy if possible."""
 
     @property
     def gathers_fast(self) -> bool:
-        """Whether each column's entries lie together."""
-        return self.stored.is_contiguous()
+        """Whether the columns of a support are read at little more cost than as many in a row."""
+        return False
+
+    @property
+    def piece(self) -> int:
+        """The columns to read at a time in a pass over all."""
+        return CHUNK
+
+    def whole(self) -> Tensor:
+        """All columns of this rank, (p, n)."""
+        return self.read(0, self.p)
 
     def forward(self, d: Tensor) -> Tensor:
         """A d, shape (n,). Passes over the columns where d is not zero if these are few."""
         nonzero = d.nonzero().squeeze(1)
         if len(nonzero) < self.p // 2:
             return self.combine(nonzero, d[nonzero])
-        return self._all_columns(d)
+        return self.ranks.sum(self._all_columns(d))
 
     def adjoint(self, r: Tensor) -> Tensor:
         """A^T r, shape (p,): one pass over A."""
-        batch, rest = self._shared_out()
-        product = torch.bmm(r.expand(BATCH, 1, self.n), batch.mT).flatten()
-        return torch.cat([product, rest @ r])
+        product = r.new_empty(self.p)
+        for start in range(0, self.p, self.piece):
+            stop = min(start + self.piece, self.p)
+            torch.mv(self.read(start, stop), r, out=product[start:stop])
+        return product
 
     def combine(self, index: Tensor, values: Tensor) -> Tensor:
-        """A_S v for the columns S = `index`, shape (n,): one pass over A_S, and no copy of it."""
-        if len(index) == 0 or self.n == 0:
-            return self.stored.new_zeros(self.n)
-        # Single columns of a transposed view lie far apart: unless they are few, a pass over all of
-        # A in its own order takes less time.
-        if len(index) == self.p or (not self.gathers_fast and len(index) > self.p // 40):
-            return self._all_columns(values.new_zeros(self.p).index_copy_(0, index, values))
-        if not self.gathers_fast:
-            return self.stored.index_select(0, index).t() @ values
-        starts = torch.arange(0, len(index), BAG, device=index.device)
-        bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
-        return bags.sum(0)
+        """A_S v for the columns S = `index`, sorted, shape (n,): one pass over A_S."""
+        return self.ranks.sum(self._combine(index, values))
+
+    def _combine(self, index: Tensor, values: Tensor) -> Tensor:
+        """A_S v for the columns of this rank."""
+        total = values.new_zeros(self.n)
+        done = 0
+        for chunk in self.chunks(index):
+            total.addmv_(chunk.t(), values[done : done + len(chunk)])
+            done += len(chunk)
+        return total
 
     def _all_columns(self, d: Tensor) -> Tensor:
-        batch, rest = self._shared_out()
-        shared = self.p - len(rest)
-        product = torch.bmm(d[:shared].view(BATCH, 1, batch.shape[1]), batch)
-        return product.sum((0, 1)) + rest.t() @ d[shared:]
-
-    def _shared_out(self) -> tuple[Tensor, Tensor]:
-        """The columns as (BATCH, p // BATCH, n), and those left over.
-
-        BLAS multiplies one matrix by a vector on one core, but a batch of them on all.
-        """
-        each = self.p // BATCH
-        return self.stored[: BATCH * each].view(BATCH, each, self.n), self.stored[BATCH * each :]
-
-    def columns(self, index: Tensor) -> GradientMatrix:
-        """A_S as a matrix of its own, shape n x |S|: a copy, gathered once."""
-        return GradientMatrix(self.stored.index_select(0, index))
-
-    def widen(self, part: GradientMatrix, index: Tensor, wider: Tensor) -> GradientMatrix:
-        """The columns `wider`; `part` holds those at `index`, and only the others are gathered."""
-        known = torch.searchsorted(wider, index)
-        missing = torch.ones_like(wider, dtype=torch.bool).index_fill_(0, known, False)
-        new = missing.nonzero().squeeze(1)
-        stored = self.stored.new_empty(len(wider), self.n)
-        stored.index_copy_(0, known, part.stored)
-        stored.index_copy_(0, new, self.stored.index_select(0, wider[new]))
-        return GradientMatrix(stored)
-
-    def span(self, start: int, stop: int) -> GradientMatrix:
-        """The columns [start, stop) as a matrix of its own, without a copy."""
-        return GradientMatrix(self.stored[start:stop])
+        """A d for the columns of this rank, none left out."""
+        return self._combine(torch.arange(self.p, device=self.device), d)
 
     def chunks(self, index: Tensor) -> Iterator[Tensor]:
-        """The columns S = `index` in pieces, each a (at most CHUNK, n) tensor to read only."""
-        if len(index) == self.p:
-            yield from torch.split(self.stored, CHUNK)
-        else:
-            for part in torch.split(index, CHUNK):
-                yield self.stored.index_select(0, part)
+        """The columns S = `index`, sorted, in order and in pieces, each a (columns, n) tensor to
+        read only."""
+        places = range(0, self.p, self.piece)
+        firsts = torch.tensor([*places, self.p], device=index.device)
+        bounds = torch.searchsorted(index, firsts).tolist()
+        for start, first, last in zip(places, bounds, bounds[1:], strict=False):
+            stop = min(start + self.piece, self.p)
+            if last - first == stop - start:
+                yield self.read(start, stop)
+            elif last > first:
+                yield self.read(start, stop).index_select(0, index[first:last] - start)
+
+    def widen(self, part: GradientMatrix, index: Tensor, wider: Tensor) -> GradientMatrix:
+        """The columns `wider`; `part` holds those at `index`, which need not be gathered again."""
+        return self.columns(wider)
 
     def gram(self, index: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A_S A_S^T, shape (n, n), accumulated in `dtype` (that of A by default).
 
         The last product is remembered: a search over lambda solves on one support again and again.
         """
-        if self._last_gram is not None:
-            last, product = self._last_gram
-            if product.dtype == (dtype or self.stored.dtype) and torch.equal(last, index):
-                return product
-        total = self.stored.new_zeros(self.n, self.n, dtype=dtype)
-        panel = -(-self.n // PANELS)
+        dtype = dtype or self.dtype
+        remembered = self._last_gram
+        if self.ranks.all(
+            remembered is not None
+            and remembered[1].dtype == dtype
+            and torch.equal(remembered[0], index)
+        ):
+            assert remembered is not None
+            return remembered[1]
+        total = torch.zeros(self.n, self.n, dtype=dtype, device=self.device)
+        panel = max(1, -(-self.n // PANELS))
         for chunk in self.chunks(index):
-            columns = chunk.to(total.dtype)
+            columns = chunk.to(dtype)
             for start in range(0, self.n, panel):
                 stop = min(start + panel, self.n)
                 total[start:stop, :stop].addmm_(columns[:, start:stop].t(), columns[:, :stop])
-        product = total.tril() + total.tril(-1).t()
+        product = self.ranks.sum(total.tril() + total.tril(-1).t())
         self._last_gram = (index, product)
         return product
 
     def row_square_norms(self, index: Tensor) -> Tensor:
         """The diagonal of A_S A_S^T, shape (n,): one pass over A_S. Remembered as `gram` is."""
-        if self._last_norms is not None and torch.equal(self._last_norms[0], index):
-            return self._last_norms[1]
-        total = self.stored.new_zeros(self.n)
+        remembered = self._last_norms
+        if self.ranks.all(remembered is not None and torch.equal(remembered[0], index)):
+            assert remembered is not None
+            return remembered[1]
+        total = torch.zeros(self.n, dtype=self.dtype, device=self.device)
         for chunk in self.chunks(index):
             total += chunk.square().sum(0)
+        total = self.ranks.sum(total)
         self._last_norms = (index, total)
         return total

@@ -29,6 +29,7 @@ from chita.progress import stage_bar
 from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
 from chita.resume import Finished, StageFile, describe_run
 from chita.ridge import Choice, RidgeSearch
+from chita.storage import HeldMatrix
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 
@@ -262,7 +263,7 @@ class _Run:
         """
         if self.method.curvature == "none":
             dtype = torch.promote_types(w0.dtype, torch.float32)
-            return GradientMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
+            return HeldMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
         batch, loss = self.config.batch, self.loss
         if self.method.curvature == "inputs":
             seen = layer_inputs(
@@ -283,7 +284,7 @@ class _Run:
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)
         alpha = 1 / config.batch if config.first_order else 0.0
-        start = w0.to(matrix.stored.dtype)
+        start = w0.to(matrix.dtype)
 
         def solve(ridge: float) -> Solution:
             problem = Problem.build(matrix, start, lam=ridge, alpha=alpha)

@@ -13,7 +13,7 @@ def found() -> Record:
 
 def test_the_curve_is_the_objective_of_thresholded_steps(found: Record) -> None:
     problem = random_problem(3)
-    A = problem.matrix.stored.t()
+    A = problem.matrix.whole().t()
     start = hard_threshold(problem.w0, 10)[0]
     d = start - problem.w0
     gradient = A.T @ (A @ d + 1) + 0.1 * d  # n lambda = 0.1

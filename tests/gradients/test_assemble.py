@@ -27,7 +27,7 @@ def take(
 ) -> Tensor:
     stream = SampleStream([(x, t)])
     found = gradient_matrix(model, Weights(model), stream, rows=rows, batch=batch, loss=loss)
-    return found.matrix.stored.t()
+    return found.matrix.whole().t()
 
 
 def state_of(model: nn.Module) -> list[object]:
@@ -95,7 +95,7 @@ def test_dicts_use_the_models_own_loss() -> None:
     stream = SampleStream([{"features": x, "labels": t}])
     found = gradient_matrix(model, weights, stream, rows=4, batch=2)
     truth, losses = brute_force(model.fc, weights, x, t, 2)
-    torch.testing.assert_close(found.matrix.stored.t(), truth)
+    torch.testing.assert_close(found.matrix.whole().t(), truth)
     assert found.loss == pytest.approx(losses.mean().item())
 
 

@@ -71,7 +71,7 @@ def test_the_stream_is_cut_anew() -> None:
     order = [9, 10, 11, 0, 1, 2]
     for found, some in ((first, list(range(9))), (second, order)):
         truth, _ = brute_force(model, weights, x[some], t[some], 3)
-        torch.testing.assert_close(found.matrix.stored.t(), truth)
+        torch.testing.assert_close(found.matrix.whole().t(), truth)
 
 
 def test_in_place_activations() -> None:
@@ -103,8 +103,8 @@ def test_a_weight_without_influence_has_a_zero_column() -> None:
             return logits
 
     found = assert_right(Spare(), normal(6, 4), labels(6), include="*weight")
-    assert found.matrix.stored[:12].abs().sum() > 0
-    assert found.matrix.stored[12:].abs().sum() == 0
+    assert found.matrix.whole()[:12].abs().sum() > 0
+    assert found.matrix.whole()[12:].abs().sum() == 0
 
 
 def not_vectorisable(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ def test_nested_outputs_and_inputs() -> None:
         value = loss(model(a[part], b[part]), (t[part], u[part]))
         row = torch.autograd.grad(value, [model.left.weight, model.right.weight])
         expected = torch.cat([gradient.reshape(-1) for gradient in row])
-        torch.testing.assert_close(found.matrix.stored[:, r], expected)
+        torch.testing.assert_close(found.matrix.whole()[:, r], expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -159,7 +159,7 @@ def test_the_type_of_the_matrix(dtype: torch.dtype) -> None:
     weights = Weights(model)
     x, t = normal(6, 4).to(dtype), labels(6)
     found = gradient_matrix(model, weights, SampleStream([(x, t)]), rows=6, batch=1)
-    assert found.matrix.stored.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert found.matrix.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     truth, _ = brute_force(model.double(), Weights(model), x.double(), t, 1)
-    error = (found.matrix.stored.t() - truth).norm() / truth.norm()
+    error = (found.matrix.whole().t() - truth).norm() / truth.norm()
     assert error < 4 * torch.finfo(dtype).eps

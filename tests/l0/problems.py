@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chita.l0.problem import Iterate, Problem
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 
 Array = NDArray[np.float64]
 
@@ -27,25 +27,25 @@ def random_problem(
     generator = torch.Generator().manual_seed(seed)
     stored = torch.randn(p, n, generator=generator, dtype=torch.float64).to(dtype)
     w0 = torch.randn(p, generator=generator, dtype=torch.float64).to(dtype)
-    return Problem.build(GradientMatrix(stored), w0, lam=lam, alpha=alpha)
+    return Problem.build(HeldMatrix(stored), w0, lam=lam, alpha=alpha)
 
 
 def dense_objective(problem: Problem, w: Tensor) -> float:
     """Q(w) from its definition, in float64."""
     d = (w - problem.w0).double()
-    rho = problem.matrix.stored.double().t() @ d + problem.offset.double()
+    rho = problem.matrix.whole().double().t() @ d + problem.offset.double()
     return float(rho @ rho / 2 + problem.mu / 2 * (d @ d))
 
 
 def dense_gradient(problem: Problem, w: Tensor) -> Tensor:
-    A = problem.matrix.stored.double().t()
+    A = problem.matrix.whole().double().t()
     d = (w - problem.w0).double()
     return A.t() @ (A @ d + problem.offset.double()) + problem.mu * d
 
 
 def dense_minimiser(problem: Problem, support: Tensor) -> Tensor:
     """The w that minimises Q on a support: the normal equations of the rows [A_S; sqrt(mu) I]."""
-    A = problem.matrix.stored.double().t().numpy()
+    A = problem.matrix.whole().double().t().numpy()
     kept = support.numpy()
     d = -problem.w0.double().numpy().copy()
     d[kept] = 0.0
@@ -57,7 +57,7 @@ def dense_minimiser(problem: Problem, support: Tensor) -> Tensor:
 
 def brute_force(problem: Problem, k: int) -> float:
     """The least Q over all supports of size k."""
-    A = problem.matrix.stored.double().t().numpy()
+    A = problem.matrix.whole().double().t().numpy()
     w0, c = problem.w0.double().numpy(), problem.offset.double().numpy()
     supports = np.array(list(combinations(range(len(w0)), k)))
     hessian = A.T @ A + problem.mu * np.eye(len(w0))

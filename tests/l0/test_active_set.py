@@ -8,7 +8,7 @@ from chita.l0.iht import iht_cycles, no_refinement, refine_by_backsolve, refine_
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Problem
 from chita.l0.threshold import top_k
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 from tests.l0.problems import dense_objective, random_problem
 
 REFINEMENTS = [no_refinement, refine_by_descent, refine_by_backsolve]
@@ -44,7 +44,7 @@ def hidden_weight() -> Problem:
     stored[:, 0] = 0.01
     stored[19, 1:] = 1.0
     w0 = torch.linspace(1.0, 0.001, 20, dtype=torch.float64)
-    return Problem.build(GradientMatrix(stored), w0, lam=0.1, alpha=1.0)
+    return Problem.build(HeldMatrix(stored), w0, lam=0.1, alpha=1.0)
 
 
 def test_leaves_the_initial_active_set_when_that_pays() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from chita.errors import ChitaError
 from chita.l0.backsolve import backsolve
 from chita.l0.problem import Problem
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 from tests.l0.problems import dense_minimiser, dense_objective, random_problem
 
 
@@ -30,7 +30,7 @@ def test_is_the_minimiser_on_its_support(seed: int, k: int, lam: float) -> None:
 @pytest.mark.parametrize("k", [6, 20])
 def test_from_a_transposed_view(k: int) -> None:
     problem = random_problem(0, n=10, p=40)
-    view = GradientMatrix(problem.matrix.stored.t().contiguous().t())
+    view = HeldMatrix(problem.matrix.whole().t().contiguous().t())
     x = problem.start(k)
     seen = backsolve(Problem(view, problem.w0, problem.mu, problem.offset), x)
     torch.testing.assert_close(seen.point.w, backsolve(problem, x).point.w)
@@ -41,7 +41,7 @@ def test_from_a_transposed_view(k: int) -> None:
 def test_duplicate_and_zero_columns_without_ridge(k: int, caplog: pytest.LogCaptureFixture) -> None:
     problem = random_problem(4, n=10, p=40, lam=0.0)
     x = problem.start(k)
-    stored = problem.matrix.stored
+    stored = problem.matrix.whole()
     stored[x.support[0]] = 0.0
     stored[x.support[1:]] = stored[x.support[1]].clone()
     x = problem.at(x.w, x.support)
@@ -58,7 +58,7 @@ def test_duplicate_and_zero_columns_without_ridge(k: int, caplog: pytest.LogCapt
 @pytest.mark.parametrize("lam", [1e-5, 1e-6, 1e-7, 1e-8])
 def test_float32_with_badly_scaled_rows_is_as_good_as_float64(lam: float, k: int) -> None:
     problem = random_problem(5, n=50, p=600, lam=lam, dtype=torch.float32)
-    problem.matrix.stored.mul_(torch.logspace(-3, 1, 50))
+    problem.matrix.whole().mul_(torch.logspace(-3, 1, 50))
     x = problem.start(k)
     solved = backsolve(problem, x)
     start = dense_objective(problem, x.w)
@@ -66,7 +66,7 @@ def test_float32_with_badly_scaled_rows_is_as_good_as_float64(lam: float, k: int
     reached = dense_objective(problem, solved.point.w)
     # The weights are float32: their own rounding moves the residual by |A_S| eps |w|.
     spacing = torch.finfo(torch.float32).eps * float(solved.point.w.norm())
-    rounding = float(torch.linalg.matrix_norm(problem.matrix.stored.double(), 2)) * spacing
+    rounding = float(torch.linalg.matrix_norm(problem.matrix.whole().double(), 2)) * spacing
     assert reached <= best * (1 + 1e-3) + rounding**2
     assert reached < start
 
@@ -81,6 +81,6 @@ def test_a_solved_support_stays_solved() -> None:
 
 def test_overflow_is_an_error() -> None:
     problem = random_problem(7)
-    problem.matrix.stored.fill_(1e200)
+    problem.matrix.whole().fill_(1e200)
     with pytest.raises(ChitaError, match="too large"):
         backsolve(problem, problem.start(14))

@@ -26,7 +26,7 @@ def test_blocks_are_even_and_never_cross_layers(layers: list[int], block_size: i
 @pytest.mark.parametrize("method", ["bso", "cd", "iht"])
 def test_one_block_is_the_plain_solver(method) -> None:  # type: ignore[no-untyped-def]
     problem = random_problem(0, n=20, p=50)
-    A = problem.matrix.stored.t()
+    A = problem.matrix.whole().t()
     plain = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method)
     block = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method, block_size=50)
     assert torch.equal(plain.w, block.w)
@@ -37,7 +37,7 @@ def test_one_block_is_the_plain_solver(method) -> None:  # type: ignore[no-untyp
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_every_block_keeps_as_many_as_the_magnitude_solution(alpha: float) -> None:
     problem = random_problem(1, n=20, p=60)
-    A, w0 = problem.matrix.stored.t(), problem.w0.clone()
+    A, w0 = problem.matrix.whole().t(), problem.w0.clone()
     w0[20:30] *= 1e-3  # a block that keeps nothing
     layers, blocks = [20, 10, 30], [(0, 10), (10, 20), (20, 30), (30, 40), (40, 50), (50, 60)]
     solution = solve(A, w0, 15, lam=0.05, alpha=alpha, layers=layers, block_size=10)
@@ -54,7 +54,7 @@ def test_the_objective_is_global_and_below_the_magnitude_solution(
     seed: int, alpha: float, block_size: int
 ) -> None:
     problem = random_problem(seed, n=10, p=40, alpha=alpha)
-    A = problem.matrix.stored.t()
+    A = problem.matrix.whole().t()
     solution = solve(A, problem.w0, 12, lam=0.05, alpha=alpha, block_size=block_size)
     assert solution.objective == pytest.approx(dense_objective(problem, solution.w), rel=1e-10)
     assert solution.objective <= problem.start(12).objective
@@ -69,7 +69,7 @@ def test_blocks_that_overshoot_together_are_drawn_back() -> None:
     w0[:20] = 2e-3
     solution = solve(stored.t(), w0, 20, lam=1e-4, alpha=1.0, block_size=1)
     problem = random_problem(0, n=5, p=40, lam=1e-4)
-    problem.matrix.stored.fill_(1.0)
+    problem.matrix.whole().fill_(1.0)
     problem.w0.copy_(w0)
     assert solution.objective == pytest.approx(dense_objective(problem, solution.w), rel=1e-10)
     assert solution.objective < 0.1 * problem.start(20).objective

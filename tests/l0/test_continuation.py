@@ -60,7 +60,7 @@ def test_the_trained_network_profits_at_high_sparsity() -> None:
     problem = Problem.build(matrix, weights.vector(), lam=1e-3, alpha=1 / 16)
     start = problem.start(647)
     assert shrink_support(problem, start, 20).objective < 0.95 * start.objective
-    A, w0 = matrix.stored.t(), weights.vector()
+    A, w0 = matrix.whole().t(), weights.vector()
     without, with_it = (
         chita.solve(A, w0, 647, lam=1e-3, alpha=1 / 16, continuation=steps) for steps in (0, 20)
     )

@@ -4,13 +4,13 @@ from torch import Tensor
 
 from chita.l0.coordinate import BLOCK, CoordinateDescent, coordinate_descent
 from chita.l0.problem import Iterate, Problem
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 from tests.l0.problems import dense_minimiser, dense_objective, random_problem
 
 
 def scalar_sweep(problem: Problem, x: Iterate) -> Tensor:
     """Coordinate descent as it is defined: one weight after the other."""
-    A, w = problem.matrix.stored.t(), x.w.clone()
+    A, w = problem.matrix.whole().t(), x.w.clone()
     rho = A @ (w - problem.w0) + problem.offset
     for i in x.support.tolist():
         gradient = A[:, i] @ rho + problem.mu * (w[i] - problem.w0[i])
@@ -36,7 +36,7 @@ def test_a_sweep_equals_the_scalar_loop(k: int, lam: float) -> None:
 
 def test_zero_and_duplicate_columns_without_ridge() -> None:
     problem = random_problem(1, n=10, p=20, lam=0.0)
-    stored = problem.matrix.stored
+    stored = problem.matrix.whole()
     x = problem.start(8)
     zero, first, second = x.support[[1, 3, 4]].tolist()
     stored[zero] = 0.0
@@ -50,7 +50,7 @@ def test_zero_and_duplicate_columns_without_ridge() -> None:
 
 def test_all_columns_zero_without_ridge_stay_put() -> None:
     w0 = torch.arange(1.0, 7.0)
-    problem = Problem.build(GradientMatrix(torch.zeros(6, 4)), w0, lam=0.0, alpha=1.0)
+    problem = Problem.build(HeldMatrix(torch.zeros(6, 4)), w0, lam=0.0, alpha=1.0)
     x = problem.start(3)
     assert torch.equal(CoordinateDescent(problem, x.support).sweep(x).w, x.w)
 

@@ -76,7 +76,7 @@ def test_close_to_the_brute_force_optimum(method, inner, alpha, n, lam) -> None:
     for seed in range(200):
         problem = random_problem(seed, n=n, p=12, lam=lam, alpha=alpha)
         solution = solve(
-            problem.matrix.stored.t(),
+            problem.matrix.whole().t(),
             problem.w0,
             4,
             lam=lam,
@@ -100,7 +100,7 @@ def test_magnitude_alone_is_far_from_the_optimum() -> None:
 
 def test_refinements_record_what_they_did() -> None:
     problem = random_problem(2, lam=0.0)
-    problem.matrix.stored[:] = 1.0
+    problem.matrix.whole()[:] = 1.0
     x = problem.start(5)
     trace = Trace(10, [x.objective])
     refine_by_backsolve(problem, x, Options(), trace)

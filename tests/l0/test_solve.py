@@ -14,7 +14,7 @@ METHODS = ["bso", "cd", "iht"]
 
 def data(seed: int = 0, n: int = 20, p: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
     problem = random_problem(seed, n=n, p=p)
-    return problem.matrix.stored.t().contiguous(), problem.w0
+    return problem.matrix.whole().t().contiguous(), problem.w0
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -102,9 +102,9 @@ def test_growth_stops_at_the_last_point_before_q_rises() -> None:
 def test_lipschitz_step_is_one_over_the_largest_eigenvalue() -> None:
     problem, x = start(0)
     # The power iteration needs a gap between the first two singular values.
-    problem.matrix.stored[:, 0] += 3.0
+    problem.matrix.whole()[:, 0] += 3.0
     x = problem.at(x.w, x.support)
-    L = problem.mu + float(torch.linalg.svdvals(problem.matrix.stored)[0] ** 2)
+    L = problem.mu + float(torch.linalg.svdvals(problem.matrix.whole())[0] ** 2)
     path = Path(problem, x, K)
     torch.testing.assert_close(
         lipschitz_step(problem)(path).w, path.at(1 / L).w, rtol=1e-6, atol=1e-8

@@ -10,15 +10,15 @@ from chita.l0.algorithm import Layout
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import solve_problem
-from chita.matrix import GradientMatrix
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
+from chita.storage import HeldMatrix
 
 from ..pruning import points, same, snapshot, tiny
 
 
 def problem() -> Problem:
     w0 = torch.tensor([0.3, -2.0, 0.1, 1.0, -0.2])
-    return Problem.build(GradientMatrix(torch.empty(5, 0)), w0, lam=0.0, alpha=1.0)
+    return Problem.build(HeldMatrix(torch.empty(5, 0)), w0, lam=0.0, alpha=1.0)
 
 
 def test_the_largest_weights_stay_as_they_are() -> None:

@@ -12,7 +12,7 @@ from chita.surgeon.block_batch import all_blocks
 
 def dense_hessian(problem: Problem, layout: Layout | None = None) -> Tensor:
     """A^T A + mu I; with a layout, zero outside its blocks."""
-    stored = problem.matrix.stored.double()
+    stored = problem.matrix.whole().double()
     hessian = stored @ stored.t() + problem.mu * torch.eye(len(stored), dtype=torch.float64)
     if layout is None:
         return hessian

@@ -39,7 +39,7 @@ def test_it_is_the_inverse(
 ) -> None:
     layout = Layout(tuple(layers), block_size)
     problem = random_problem(seed, n=n, p=sum(layers), lam=lam)
-    problem.matrix.stored[seed % sum(layers)] = 0.0
+    problem.matrix.whole()[seed % sum(layers)] = 0.0
     truth = dense_inverse(problem, layout)
     inverse = BlockDiagonal(problem, layout, INVERSES[name])
     torch.testing.assert_close(inverse.diagonal(), truth.diagonal(), **EXACT)

@@ -29,7 +29,7 @@ from .dense import dense_one_by_one
 )
 def test_many_removals_equal_a_dense_greedy_loop(seed: int, n: int, k: int, lam: float) -> None:
     problem = random_problem(seed, n=n, p=25, lam=lam)
-    problem.matrix.stored[[seed % 25, 7]] = 0.0
+    problem.matrix.whole()[[seed % 25, 7]] = 0.0
     w, support = dense_one_by_one(problem, k)
     point = remove_one_by_one(problem, k)
     assert torch.equal(point.support, support)
@@ -102,7 +102,7 @@ def test_it_needs_a_ridge() -> None:
 
 def test_a_system_that_overflows_is_not_passed_over_in_silence() -> None:
     problem = random_problem(0)
-    problem.matrix.stored.mul_(1e200)
+    problem.matrix.whole().mul_(1e200)
     assert not math.isfinite(remove_one_by_one(problem, 4).objective)
 
 

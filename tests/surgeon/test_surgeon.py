@@ -45,7 +45,7 @@ def test_support_and_update_equal_dense_algebra(
     k, inverse = round(30 * share), dense_inverse(problem, layout)
     w = problem.w0
     if first_order:
-        w = w - inverse @ (problem.matrix.stored @ problem.offset)
+        w = w - inverse @ (problem.matrix.whole() @ problem.offset)
     solution = operate(problem, k, Surgeon(INVERSES[name], first_order), layout)
     expected, support = dense_surgeon(problem, k, inverse, w)
     assert torch.equal(solution.support, support)
@@ -59,7 +59,7 @@ def test_removing_one_weight_is_the_constrained_minimum(seed: int, alpha: float)
     """Of all weights to remove alone, and all moves of the others: the least Q there is."""
     problem = random_problem(seed, alpha=alpha)
     hessian = dense_hessian(problem)
-    gradient = problem.matrix.stored @ problem.offset
+    gradient = problem.matrix.whole() @ problem.offset
     best = (math.inf, problem.w0)
     for q in range(16):
         others = [j for j in range(16) if j != q]
@@ -75,7 +75,7 @@ def test_removing_one_weight_is_the_constrained_minimum(seed: int, alpha: float)
 
 def test_equal_statistics_are_settled_as_by_top_k() -> None:
     problem = random_problem(0, n=4, p=6)
-    problem.matrix.stored.copy_(problem.matrix.stored[0].expand(6, 4))
+    problem.matrix.whole().copy_(problem.matrix.whole()[0].expand(6, 4))
     problem.w0.fill_(1.0)
     solution = operate(problem, 2, Surgeon(diagonal))
     assert solution.support.tolist() == [0, 1]
@@ -84,9 +84,9 @@ def test_equal_statistics_are_settled_as_by_top_k() -> None:
 @pytest.mark.parametrize("lam", [0.0, 0.05])
 def test_the_diagonal_fisher_ranks_by_w_squared_h_and_moves_nothing(lam: float) -> None:
     problem = random_problem(2, n=9, p=20, lam=lam)
-    problem.matrix.stored[[3, 4]] = 0.0
+    problem.matrix.whole()[[3, 4]] = 0.0
     problem.w0[3] = 100.0
-    h = problem.matrix.stored.square().sum(1) / 9 + lam
+    h = problem.matrix.whole().square().sum(1) / 9 + lam
     order = (problem.w0.square() * h / 2).argsort(descending=True)
     solution = operate(problem, 8, Surgeon(diagonal), Layout((20,), 6))
     assert torch.equal(solution.support, order[:8].sort().values)
@@ -98,7 +98,7 @@ def test_cancellation_is_mended_and_reported(caplog: pytest.LogCaptureFixture) -
     """[H^-1]_ii of weights that the samples pin down is what is left of 1 / mu after taking away
     nearly all of it: noise in float32, and below zero for some."""
     problem = random_problem(0, n=40, p=24, lam=1e-8, dtype=torch.float32)
-    problem.matrix.stored.mul_(100.0)
+    problem.matrix.whole().mul_(100.0)
     solution = operate(problem, 12, Surgeon(RowByRow))
     assert bool(solution.w.isfinite().all())
     assert len(solution.support) == 12
@@ -107,7 +107,7 @@ def test_cancellation_is_mended_and_reported(caplog: pytest.LogCaptureFixture) -
 
 def test_no_word_of_cancellation_where_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
     problem = random_problem(0, n=10, p=60, lam=1e-2, dtype=torch.float32)
-    problem.matrix.stored[:5] = 0.0
+    problem.matrix.whole()[:5] = 0.0
     for invert in (*INVERSES.values(), diagonal):
         operate(problem, 12, Surgeon(invert))
     assert caplog.text == ""
@@ -115,7 +115,7 @@ def test_no_word_of_cancellation_where_there_is_none(caplog: pytest.LogCaptureFi
 
 def test_an_inverse_that_is_not_finite_is_not_passed_over_in_silence() -> None:
     problem = random_problem(0, n=10, p=16, dtype=torch.float32)
-    problem.matrix.stored.mul_(1e20)
+    problem.matrix.whole().mul_(1e20)
     solution = operate(problem, 8, Surgeon(Woodbury(at_once=4)))
     assert not math.isfinite(solution.objective)
     assert not bool(solution.w.isfinite().all())

@@ -33,7 +33,7 @@ def search(problem: Problem, k: int, *, seed: int = 0) -> tuple[Iterate, bool, T
 
 
 def norms(problem: Problem) -> Tensor:
-    return square_norms(problem.matrix.stored)
+    return square_norms(problem.matrix.whole())
 
 
 @given(st.integers(0, 10**6), st.integers(0, 14), st.sampled_from([0.0, 1.0]))
@@ -73,7 +73,7 @@ def test_every_single_swap_lowers_f_the_most(seed: int, kept: int, pruned: int) 
     problem = random_problem(seed, p=kept + pruned, alpha=0.0)
     x = problem.unmoved(torch.arange(kept))
     toggles = Toggles.at(problem, x, norms(problem))
-    columns = problem.matrix.stored
+    columns = problem.matrix.whole()
     cross = torch.outer(toggles.step, toggles.step) * (columns @ columns.t())
     support, free = set(range(kept)), set(range(kept + pruned))
     for i, j in disjoint_swaps(toggles.change, cross, kept):

@@ -25,6 +25,6 @@ def test_memory_is_that_of_all_inverses() -> None:
 
 def test_gradients_too_large_for_float32_leave_no_number() -> None:
     problem = random_problem(0, n=10, p=16, dtype=torch.float32)
-    problem.matrix.stored.mul_(1e20)
+    problem.matrix.whole().mul_(1e20)
     inverse = Woodbury(at_once=4)(problem, BlockBatch(((0, 16),))).inverse
     assert not bool(inverse.isfinite().all())

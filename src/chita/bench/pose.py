@@ -18,9 +18,9 @@ from chita.l0.algorithm import Layout
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import Solution, solve_problem
-from chita.matrix import GradientMatrix
 from chita.memory import check_memory
 from chita.methods import Method
+from chita.storage import HeldMatrix
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 
@@ -32,7 +32,7 @@ class Posed:
     Attributes:
         model: the network.
         weights: its prunable weights.
-        stored: A as GradientMatrix stores it, (p, n).
+        stored: A as HeldMatrix stores it, (p, n).
         w0: the weights that A was taken at, (p,).
         moments: of each layer's inputs on the same samples, which L-OBS has in the place of A.
     """
@@ -60,7 +60,7 @@ class Posed:
         """
         layers = tuple(weight.parameter.numel() for weight in self.weights)
         layout = Layout(layers, block_size)
-        matrix = GradientMatrix(self.stored)
+        matrix = HeldMatrix(self.stored)
         check_memory(method, layout, matrix.n, self.weights.device)
         by_inputs = method.curvature == "inputs"
         seen = LayerInputs(self.moments, self.w0) if by_inputs else matrix
@@ -86,7 +86,7 @@ def pose(
     """A of n = `samples` rows, each the mean gradient of the next m = `batch` of the stream."""
     weights = Weights(model, include)
     found = gradient_matrix(model, weights, stream, rows=samples, batch=batch)
-    return Posed(model, weights, found.matrix.stored, weights.vector())
+    return Posed(model, weights, found.matrix.whole(), weights.vector())
 
 
 def pose_subject(subject: Subject, seed: int, *, samples: int, batch: int = 1) -> Posed:

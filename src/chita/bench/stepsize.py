@@ -19,7 +19,7 @@ from chita.bench.write import Report, as_markdown
 from chita.l0.options import Options
 from chita.l0.problem import Iterate, Problem
 from chita.l0.stepsize import Path, paper_step
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def random_problem(seed: int, *, n: int = 100, p: int = 200) -> Problem:
     generator = torch.Generator().manual_seed(seed)
     A = torch.randn(n, p, generator=generator, dtype=torch.float64)
     w0 = torch.randn(p, generator=generator, dtype=torch.float64)
-    return Problem.build(GradientMatrix(A.t().contiguous()), w0, lam=1e-3, alpha=1.0)
+    return Problem.build(HeldMatrix(A.t().contiguous()), w0, lam=1e-3, alpha=1.0)
 
 
 def curve(problem: Problem, *, k: int, points: int) -> dict[str, Any]:

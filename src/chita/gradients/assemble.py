@@ -19,6 +19,7 @@ from chita.gradients.row_by_row import plain_row
 from chita.gradients.self_check import self_check
 from chita.matrix import GradientMatrix
 from chita.modes import differentiable, evaluating
+from chita.storage import HeldMatrix
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def gradient_matrix(
         for chunk in stream.take((rows - 1) * batch, filler.chunk_rows * batch, unit=batch):
             filler.next(chunk)
     _check_finite_gradients(weights, filler.columns)
-    return Gradients(GradientMatrix(filler.columns), float(filler.losses.mean()))
+    return Gradients(HeldMatrix(filler.columns), float(filler.losses.mean()))
 
 
 class _Filler:

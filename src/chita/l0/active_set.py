@@ -18,10 +18,11 @@ def active_set(
     problem: Problem, x: Iterate, options: Options, refine: Refine, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 4 from a point x. Returns the point reached and whether it converged."""
-    size = min(int(options.active * len(x.support)), problem.matrix.p)
-    if size == problem.matrix.p or size == 0:
+    p = problem.p
+    size = min(int(options.active * problem.kept(x)), p)
+    if size in (0, p):
         return iht_cycles(problem, x, options, refine, trace)
-    active = _union(top_k(problem.w0, size), x.support)
+    active = _union(top_k(problem.w0, size, problem.ranks), x.support)
     columns = problem.matrix.columns(active)
     settled_at = torch.inf  # Q when the last active set had settled
     while not trace.spent:
@@ -50,7 +51,7 @@ def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> 
     From just beyond the first breaking point, where the support begins to change, the step grows by
     gamma for as long as Q falls; of the points that left the active set the best is taken.
     """
-    path = Path(problem, x, len(x.support))
+    path = Path(problem, x, problem.kept(x))
     known = torch.zeros_like(path.inside)
     known[active] = True
     tau = path.first_breaking_point() * BEYOND
@@ -59,7 +60,7 @@ def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> 
         point = path.at(tau)
         if point.objective >= (best or x).objective:
             break
-        if not bool(known[point.support].all()):
+        if not problem.ranks.all(bool(known[point.support].all())):
             best = point
         tau *= gamma
     return best

@@ -32,23 +32,26 @@ class Backsolved:
 
 def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     """The minimiser of Q over all w with the support of x: one gather and one Gram product."""
-    support, matrix = x.support, problem.matrix
-    if len(support) == 0:
+    support, matrix, k = x.support, problem.matrix, problem.kept(x)
+    if k == 0:
         return Backsolved(x, 0.0)
-    if not matrix.gathers_fast and len(support) < matrix.p:
+    if not matrix.gathers_fast and k < problem.p:
         # Here a gather costs more than all that follows: once is enough.
         part = problem.restrict(support, matrix.columns(support), x)
         solved = backsolve(part, problem.drop(support, x))
         return Backsolved(problem.lift(support, solved.point), solved.jitter)
     d = x.w - problem.w0
     c = x.rho - matrix.combine(support, d[support])
-    if len(support) > matrix.n:
+    if k > matrix.n:
         dtype = gram_dtype(problem, support)
         y, jitter = _solve(matrix.gram(support, dtype), problem.mu, c.to(dtype))
-        d_S = torch.cat([-(chunk.to(dtype) @ y) for chunk in matrix.chunks(support)])
+        parts = [-(chunk.to(dtype) @ y) for chunk in matrix.chunks(support)]
+        d_S = torch.cat([y[:0], *parts])
     else:
-        columns = matrix.columns(support).stored.double()
+        columns = problem.ranks.gather(matrix.columns(support).whole().double())
         d_S, jitter = _solve(columns @ columns.t(), problem.mu, -(columns @ c.double()))
+        first = problem.ranks.before(len(support))
+        d_S = d_S[first : first + len(support)]
     d_S = d_S.to(d.dtype)
     w = torch.zeros_like(x.w)
     w[support] = problem.w0[support] + d_S
@@ -65,9 +68,9 @@ def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
     norm is about sqrt(n) times that.
     """
     matrix = problem.matrix
-    eps = torch.finfo(matrix.stored.dtype).eps
+    eps = torch.finfo(matrix.dtype).eps
     error = eps * matrix.n**0.5 * float(matrix.row_square_norms(support).max())
-    return torch.float64 if 10 * error > problem.mu else matrix.stored.dtype
+    return torch.float64 if 10 * error > problem.mu else matrix.dtype
 
 
 def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:

@@ -66,7 +66,7 @@ def solve_blocks(
     together = problem.at(w, torch.cat([x.support[:0], *supports]))
     if together.objective > x.objective:
         together = _draw_back(problem, x, together)
-    return together, converged
+    return together, problem.ranks.all(converged)
 
 
 def _draw_back(problem: Problem, x: Iterate, together: Iterate) -> Iterate:
@@ -77,7 +77,8 @@ def _draw_back(problem: Problem, x: Iterate, together: Iterate) -> Iterate:
     # Q along the line still + t (together - still) is a parabola, given its two ends and a slope.
     moved, change = together.w - still.w, together.rho - still.rho
     slope = float(still.rho.double() @ change.double())
-    slope += problem.mu * float((still.w - problem.w0).double() @ moved.double())
+    along = (still.w - problem.w0).double() @ moved.double()
+    slope += problem.mu * float(problem.ranks.sum(along))
     curvature = 2 * (together.objective - still.objective - slope)
     share = min(max(-slope / curvature, 0.0), 1.0) if curvature > 0 else 0.0
     between = problem.at(still.w + share * moved, together.support)

@@ -20,14 +20,14 @@ def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
 
     The sizes fall by a constant factor from half of the weights to k; each costs a backsolve.
     """
-    k = len(x.support)
-    widest = max(k, int(WIDEST * problem.matrix.p))
+    k = problem.kept(x)
+    widest = max(k, int(WIDEST * problem.p))
     if steps == 0 or k in (0, widest):
         return x
     point = problem.start(widest)
     for step in range(1, steps + 1):
         point = backsolve(problem, point).point
         size = round(widest * (k / widest) ** (step / steps))
-        point = problem.at(*hard_threshold(point.w, size))
+        point = problem.at(*hard_threshold(point.w, size, problem.ranks))
     point = backsolve(problem, point).point
     return point if point.objective < x.objective else x

@@ -8,6 +8,8 @@ of the block's Hessian: one sweep over block b is exactly
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -21,9 +23,8 @@ class CoordinateDescent:
 
     def __init__(self, problem: Problem, support: Tensor) -> None:
         self.problem, self.support = problem, support
-        columns = problem.matrix.columns(support).stored
-        self.blocks = torch.split(columns, BLOCK)
-        triangles = [block @ block.t() for block in self.blocks]
+        self.columns = problem.matrix.columns(support)
+        triangles = [block @ block.t() for block in self._blocks()]
         for triangle in triangles:
             triangle.diagonal().add_(problem.mu)
         # A zero column without ridge leaves its weight free: it stays where it is.
@@ -32,21 +33,38 @@ class CoordinateDescent:
             triangle.diagonal()[free] = 1.0
         self.triangles = triangles
 
+    def _blocks(self) -> Iterator[Tensor]:
+        """The columns of the support, (at most BLOCK, n) at a time."""
+        for start in range(0, self.columns.p, BLOCK):
+            yield self.columns.read(start, min(start + BLOCK, self.columns.p))
+
     def sweep(self, x: Iterate) -> Iterate:
-        """One cycle over the support: two passes over A_S. The objective never rises."""
+        """One cycle over the support: two passes over A_S. The objective never rises.
+
+        Ranks take turns, since each descends from where the one before it arrived.
+        """
         d = (x.w - self.problem.w0)[self.support]
         rho = x.rho.clone()
-        parts = zip(self.blocks, self.triangles, self.free, torch.split(d, BLOCK), strict=True)
+        ranks = self.problem.ranks
+        for turn in range(ranks.size):
+            if turn == ranks.rank:
+                self._descend(d, rho)
+            rho = ranks.broadcast(rho, turn)
+        w = torch.zeros_like(x.w)
+        w[self.support] = self.problem.w0[self.support] + d
+        objective = self.problem.objective(w, rho)
+        return Iterate(w, self.support, rho, objective) if objective < x.objective else x
+
+    def _descend(self, d: Tensor, rho: Tensor) -> None:
+        """Minimise over the columns of this rank, one after the other, in place."""
+        pieces = torch.split(d, BLOCK) if len(d) else ()
+        parts = zip(self._blocks(), self.triangles, self.free, pieces, strict=True)
         for block, triangle, free, d_b in parts:
             gradient = torch.addmv(d_b, block, rho, beta=self.problem.mu)
             gradient[free] = 0.0
             delta = torch.linalg.solve_triangular(triangle, -gradient[:, None], upper=False)[:, 0]
             d_b += delta
             rho.addmv_(block.t(), delta)
-        w = torch.zeros_like(x.w)
-        w[self.support] = self.problem.w0[self.support] + d
-        objective = self.problem.objective(w, rho)
-        return Iterate(w, self.support, rho, objective) if objective < x.objective else x
 
 
 def coordinate_descent(problem: Problem, x: Iterate, *, sweeps: int, tol: float) -> list[Iterate]:

@@ -27,7 +27,7 @@ def iht(
     for _ in range(rounds):
         if trace.spent:
             break
-        before, after = x, step(Path(problem, x, len(x.support)))
+        before, after = x, step(Path(problem, x, problem.kept(x)))
         trace.iterations += 1
         if not after.objective < before.objective:
             break

@@ -15,11 +15,15 @@ from torch import Tensor
 
 from chita.l0.threshold import hard_threshold
 from chita.matrix import GradientMatrix
+from chita.ranks import Ranks
 
 
 @dataclass(frozen=True)
 class Iterate:
-    """A feasible point: the weights, the k places they may be non-zero in, and their residual."""
+    """A feasible point: the weights, the k places they may be non-zero in, and their residual.
+
+    Where ranks share the columns, w and the support are this rank's part.
+    """
 
     w: Tensor  # (p,), zero outside the support
     support: Tensor  # (k,), sorted
@@ -50,9 +54,23 @@ class Problem:
         """Problem (main-problem) with ridge lambda and first-order term alpha."""
         return cls(matrix, w0, matrix.n * lam, w0.new_full((matrix.n,), alpha))
 
+    @property
+    def ranks(self) -> Ranks:
+        """Those who share the columns."""
+        return self.matrix.ranks
+
+    @property
+    def p(self) -> int:
+        """The columns of all ranks."""
+        return self.ranks.total(self.matrix.p)
+
+    def kept(self, x: Iterate) -> int:
+        """k, the size of the support of x over all ranks."""
+        return self.ranks.total(len(x.support))
+
     def objective(self, w: Tensor, rho: Tensor) -> float:
         """Q(w), summed in float64, given its residual."""
-        ridge = (w - self.w0).double().square().sum()
+        ridge = self.ranks.sum((w - self.w0).double().square().sum())
         return float(rho.double().square().sum() / 2 + ridge * (self.mu / 2)) + self.constant
 
     def at(self, w: Tensor, support: Tensor) -> Iterate:
@@ -62,7 +80,7 @@ class Problem:
 
     def start(self, k: int) -> Iterate:
         """P_k(w0), where every method starts."""
-        return self.at(*hard_threshold(self.w0, k))
+        return self.at(*hard_threshold(self.w0, k, self.ranks))
 
     def unmoved(self, support: Tensor) -> Iterate:
         """w0 on a support, zero elsewhere."""
@@ -77,7 +95,8 @@ class Problem:
         d = x.w - self.w0
         fixed = d.index_fill(0, index, 0.0)
         offset = x.rho - columns.forward(d[index])
-        constant = self.constant + float(fixed.double().square().sum()) * self.mu / 2
+        still = float(self.ranks.sum(fixed.double().square().sum()))
+        constant = self.constant + still * self.mu / 2
         return Problem(columns, self.w0[index], self.mu, offset, constant)
 
     def drop(self, index: Tensor, x: Iterate) -> Iterate:

@@ -18,6 +18,7 @@ from chita.l0.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 
 Solver = Literal["bso", "cd", "iht"]
 
@@ -147,7 +148,7 @@ def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:
             f"{rows.dtype} on {rows.device} and {start.dtype} on {start.device}"
         )
     dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
-    return GradientMatrix(rows.to(dtype).t()), start.to(dtype)
+    return HeldMatrix(rows.to(dtype).t()), start.to(dtype)
 
 
 def _check(

@@ -26,7 +26,7 @@ class Path:
     """
 
     def __init__(self, problem: Problem, x: Iterate, k: int) -> None:
-        self.problem, self.x, self.k = problem, x, k
+        self.problem, self.x, self.k, self.ranks = problem, x, k, problem.ranks
         self.g = problem.gradient(x)
         self.support = self._support_near_zero()
         self.g_S = self.g[self.support]
@@ -37,30 +37,30 @@ class Path:
     def _support_near_zero(self) -> Tensor:
         """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
         the largest gradient are the first to grow."""
-        if bool((self.x.w[self.x.support] != 0).all()):
+        if self.ranks.all(bool((self.x.w[self.x.support] != 0).all())):
             return self.x.support
-        return top_k(torch.where(self.x.w != 0, torch.inf, self.g), self.k)
+        return top_k(torch.where(self.x.w != 0, torch.inf, self.g), self.k, self.ranks)
 
     def first_breaking_point(self) -> float:
         """tau_c: the support of w(tau) does not change on [0, tau_c]."""
         w_S = self.x.w[self.support]
-        outside = self.g.abs().masked_fill(self.inside, 0.0).max()
+        outside = self.ranks.max(_largest(self.g.abs().masked_fill(self.inside, 0.0)))
         # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
         shrinking = torch.where(w_S != 0, self.g_S * w_S.sign(), -self.g_S.abs())
         closing = outside + shrinking
         meeting = torch.where(closing > 0, w_S.abs() / closing, torch.inf)
-        return float(meeting.min()) if len(meeting) else torch.inf
+        return -float(self.ranks.max(_largest(-meeting, -torch.inf)))
 
     def first_piece_optimum(self) -> float:
         """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
-        square = self.g_S.double().square().sum()
+        square = self.ranks.sum(self.g_S.double().square().sum())
         curvature = self.A_g.double().square().sum() + self.problem.mu * square
         return float(square / curvature) if curvature > 0 else 0.0
 
     def at(self, tau: float) -> Iterate:
         """The point w(tau), its residual updated from x's."""
         moved = self.x.w - tau * self.g
-        w, support = hard_threshold(moved, self.k)
+        w, support = hard_threshold(moved, self.k, self.ranks)
         inside = torch.zeros_like(self.inside)
         inside[support] = True
         # On the old support the residual moves by -tau A_S g_S; the columns that left it or joined
@@ -70,6 +70,11 @@ class Path:
         rho = self.x.rho - tau * self.A_g
         rho += self.problem.matrix.combine(changed, w[changed] - before)
         return Iterate(w, support, rho, self.problem.objective(w, rho))
+
+
+def _largest(values: Tensor, least: float = 0.0) -> Tensor:
+    """The largest value; `least` where there are none."""
+    return values.max() if len(values) else values.new_tensor(least)
 
 
 StepRule = Callable[[Path], Iterate]
@@ -98,7 +103,7 @@ def shrink(path: Path, tau: float) -> float:
     smallest = tau * SMALLEST
     while tau > smallest:
         point = path.at(tau)
-        moved = float((point.w - path.x.w).double().square().sum())
+        moved = float(path.ranks.sum((point.w - path.x.w).double().square().sum()))
         if point.objective < path.x.objective - 1e-4 * moved / tau:
             return tau
         tau *= SHRINK

@@ -30,6 +30,6 @@ class Diagonal:
 
 def diagonal(problem: Problem, batch: BlockBatch) -> Diagonal:
     """OBD's inverse: one pass over A."""
-    h = square_norms(batch.stack(problem.matrix.stored)).add_(problem.mu)
+    h = square_norms(batch.stack(problem.matrix.whole())).add_(problem.mu)
     # A zero column without ridge: its weight costs next to nothing to remove.
     return Diagonal(1 / h.clamp_min_(torch.finfo(h.dtype).tiny))

@@ -21,11 +21,11 @@ from chita.l0.algorithm import Layout
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.shares import top_k_by_layer
-from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 from chita.surgeon.inverse import cholesky
 
 
-class LayerInputs(GradientMatrix):
+class LayerInputs(HeldMatrix):
     """The second moments of the layers' inputs, in the place of gradients.
 
     As a matrix A it has one row, of zeros: the loss has no say here, and mu = n lambda is lambda.

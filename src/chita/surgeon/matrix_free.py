@@ -36,7 +36,7 @@ class RowByRow:
         require_ridge(problem)
         self.mu = problem.mu
         # Rows of A to begin with, (b, n, B); row i becomes v_i.
-        rows = batch.stack(problem.matrix.stored).mT.clone(memory_format=torch.contiguous_format)
+        rows = batch.stack(problem.matrix.whole()).mT.clone(memory_format=torch.contiguous_format)
         self.vectors = rows
         self.scales = rows.new_empty(rows.shape[:2])  # d_i, (b, n)
         for i in range(rows.shape[1]):
@@ -60,7 +60,7 @@ class SampleSpace:
     """The same inverse by way of L, n x n for each block: two products of n^2 p in all."""
 
     def __init__(self, problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> None:
-        self.stored, self.mu, self.batch = problem.matrix.stored, problem.mu, batch
+        self.stored, self.mu, self.batch = problem.matrix.whole(), problem.mu, batch
         self.width = max(CHUNK // len(batch.blocks), 1)  # columns of each block in a chunk
         self.factor = cholesky(_gram(problem, batch, dtype), self.mu).to(dtype)
 
@@ -87,7 +87,7 @@ class WeightSpace:
     """The same inverse by way of L L^T = A^T A + mu I, B x B for each block, in float64."""
 
     def __init__(self, problem: Problem, batch: BlockBatch) -> None:
-        columns = batch.stack(problem.matrix.stored).double()
+        columns = batch.stack(problem.matrix.whole()).double()
         self.factor = cholesky(_symmetric(columns.mT), problem.mu)
 
     def diagonal(self) -> Tensor:
@@ -109,10 +109,10 @@ def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
     """A_b A_b^T for every block, (b, n, n); the lower triangle will do."""
     matrix = problem.matrix
     if len(batch.blocks) > 1:
-        return _symmetric(batch.stack(matrix.stored).to(dtype))
+        return _symmetric(batch.stack(matrix.whole()).to(dtype))
     if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
         matrix = matrix.span(batch.start, batch.stop)
-    every = torch.arange(matrix.p, device=matrix.stored.device)
+    every = torch.arange(matrix.p, device=matrix.device)
     return matrix.gram(every, dtype)[None]
 
 
@@ -133,9 +133,9 @@ def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
     matrix = problem.matrix
     if max(stop - start for start, stop in batch.blocks) < matrix.n:
         return WeightSpace(problem, batch)
-    places = (torch.arange(*block, device=matrix.stored.device) for block in batch.blocks)
+    places = (torch.arange(*block, device=matrix.device) for block in batch.blocks)
     wide = any(gram_dtype(problem, block) == torch.float64 for block in places)
-    return SampleSpace(problem, batch, torch.float64 if wide else matrix.stored.dtype)
+    return SampleSpace(problem, batch, torch.float64 if wide else matrix.dtype)
 
 
 def matrix_free_memory(layout: Layout, n: int) -> int:

@@ -74,11 +74,11 @@ def remove_one_by_one(problem: Problem, k: int) -> Iterate:
         factor = cholesky(gram[None], problem.mu)[0]
         # Where the removals have led so far: the minimiser of the quadratic on S.
         y = torch.cholesky_solve(removed[:, None], factor)[:, 0]
-        w = w0[left] + columns.adjoint(y.to(columns.stored.dtype))
+        w = w0[left] + columns.adjoint(y.to(columns.dtype))
         if len(left) == k or not bool(w.isfinite().all()):
             break
         gone = _Round(columns, factor, w, problem.mu).remove(len(left) - k)
-        lost = columns.stored[gone].double()
+        lost = columns.whole()[gone].double()
         gram -= lost.t() @ lost
         removed += w0[left[gone]] @ lost
         left = left[torch.ones_like(left, dtype=torch.bool).index_fill_(0, gone, False)]
@@ -99,10 +99,10 @@ class _Round:
 
     def __init__(self, columns: GradientMatrix, factor: Tensor, w: Tensor, mu: float) -> None:
         self.columns, self.factor, self.w = columns, factor, w
-        chunks = torch.split(columns.stored, CHUNK)
+        chunks = torch.split(columns.whole(), CHUNK)
         shares = [explained(factor[None], chunk[None].double())[0] for chunk in chunks]
         # E_ii >= mu / H_ii: where cancellation has taken more than that, it is put back.
-        self.least = mu / (square_norms(columns.stored).double() + mu)
+        self.least = mu / (square_norms(columns.whole()).double() + mu)
         self.spare = (1 - torch.cat(shares)).maximum(self.least)  # E_ii
 
     def remove(self, count: int) -> Tensor:
@@ -120,7 +120,7 @@ class _Round:
     def _eliminate(self, among: Tensor, count: int) -> _Steps:
         """`count` steps with the weights `among` alone to choose from."""
         rows = torch.linalg.solve_triangular(
-            self.factor.mT, self.columns.stored[among].double(), upper=True, left=False
+            self.factor.mT, self.columns.whole()[among].double(), upper=True, left=False
         )
         w, spare, least = self.w[among], self.spare[among], self.least[among]
         off_diagonal = -(rows @ rows.t())
@@ -148,10 +148,10 @@ class _Round:
     def _lowest_cost(self, others: Tensor, steps: _Steps) -> Tensor:
         """The least cost among the weights `others` after each step, shape (count,)."""
         lowest = torch.full_like(steps.costs, torch.inf)
-        chosen = self.columns.stored[steps.places].double()
+        chosen = self.columns.whole()[steps.places].double()
         y = torch.cholesky_solve(chosen.t(), self.factor)
         for part in torch.split(others, CHUNK):
-            entries = -(self.columns.stored[part].double() @ y)  # of E, in the chosen columns
+            entries = -(self.columns.whole()[part].double() @ y)  # of E, in the chosen columns
             f = torch.linalg.solve_triangular(steps.pivots.mT, entries, upper=True, left=False)
             w = self.w[part, None] - (f * steps.shifts).cumsum(1)
             spare = self.spare[part, None] - f.square().cumsum(1)

@@ -56,7 +56,7 @@ class Surgeon:
 
 def _mend(problem: Problem, diagonal: Tensor) -> Tensor:
     """[H^-1]_ii >= 1 / H_ii always: where rounding has taken more than that, it is put back."""
-    h = square_norms(problem.matrix.stored).add_(problem.mu)
+    h = square_norms(problem.matrix.whole()).add_(problem.mu)
     least = 1 / h.clamp_min_(torch.finfo(h.dtype).tiny)
     broken = int((diagonal < 0.99 * least).sum())
     if broken:

@@ -42,7 +42,7 @@ def swap_support(
     start = problem.unmoved(x.support)
     x = min([start, *perturbed(problem, start, options.seed)], key=lambda point: point.objective)
     trace.history.append(x.objective)
-    norms = square_norms(problem.matrix.stored)
+    norms = square_norms(problem.matrix.whole())
     while not trace.spent:
         trace.iterations += 1
         swapped = swap_round(problem, x, norms)
@@ -90,7 +90,7 @@ def swap_round(problem: Problem, x: Iterate, norms: Tensor) -> Iterate:
     toggles = Toggles.at(problem, x, norms)
     out, back = toggles.best(kept=True), toggles.best(kept=False)
     candidates = torch.cat([out, back])
-    columns = problem.matrix.columns(candidates).stored.double()
+    columns = problem.matrix.columns(candidates).whole().double()
     step = toggles.step[candidates].double()
     cross = torch.outer(step, step) * (columns @ columns.t())
     # Many tiny steps in sequence, which the CPU is best at.

@@ -49,7 +49,7 @@ class Woodbury:
     def __call__(self, problem: Problem, batch: BlockBatch) -> Explicit:
         """H^-1 over a batch of blocks in the precision of A: 4 n B^2 operations a block."""
         require_ridge(problem)
-        columns = batch.stack(problem.matrix.stored)
+        columns = batch.stack(problem.matrix.whole())
         count, size, _ = columns.shape
         inverse = columns.new_zeros(count, size, size)
         inverse.diagonal(dim1=1, dim2=2).fill_(1 / problem.mu)
