@@ -180,3 +180,25 @@ def test_version() -> None:
 def test_what_does_not_go_together_is_told_first(arguments: list[str], says: str) -> None:
     with pytest.raises(ChitaError, match=says):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def test_a_run_in_the_folder_is_gone_on_with_or_left_alone(tmp_path: Path) -> None:
+    """One that was finished takes no time to resume; one that was not is refused without."""
+    arguments = ("--samples", "30", "--stages", "3", "--out", str(tmp_path))
+    first = prune(*arguments, "--resume")
+    again = prune(*arguments, "--resume")
+    assert again["stages"] == first["stages"]  # their times as well
+    assert again["accuracy"] == first["accuracy"]
+    with pytest.raises(ChitaError, match=r"stages is 3 there, 4 here"):
+        prune(*arguments, "--resume", "--stages", "4")
+    with pytest.raises(ChitaError, match="the fingerprint of the data is"):
+        prune(*arguments, "--resume", "--seed", "1")
+    path = tmp_path / "stage.safetensors"
+    path.write_bytes(path.read_bytes().replace(b'"stages\\": 3', b'"stages\\": 9'))
+    with pytest.raises(ChitaError, match=r"interrupted after stage 3 of 9: resume it"):
+        prune(*arguments, "--data", "none")  # is told before anything else is looked at
+
+
+def test_resume_needs_a_folder() -> None:
+    with pytest.raises(ChitaError, match="--resume needs --out"):
+        prune("--resume")

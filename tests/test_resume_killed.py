@@ -24,7 +24,7 @@ from chita.resume import STAGE_FILE, stages_done
 
 STAGES = 8
 ARGUMENTS = [
-    "prune", "mlpnet", "--sparsity", "0.95", "--stages", str(STAGES), "--samples", "150",
+    "prune", "mlpnet", "--sparsity", "0.95", "--stages", str(STAGES), "--samples", "80",
     "--batch", "4", "--device", "cpu",
 ]  # fmt: skip
 LEFT = {"model.safetensors", "masks.safetensors", "config.yaml", "result.json", STAGE_FILE}
