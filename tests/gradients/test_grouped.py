@@ -1,4 +1,4 @@
-"""The grouped form of a convolution's gradients against plain autograd (on any device)."""
+"""The forms of a convolution's gradients for a GPU against plain autograd (on any device)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from chita.gradients.conv2d import sample_products
 from chita.gradients.grouped import grouped_gradients
 
 from .truth import normal
@@ -26,8 +27,11 @@ def test_rows_are_the_gradients_of_the_mini_batches(
     gradient = torch.randn(
         output.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
     )
-    found = grouped_gradients(conv, x, gradient, rows, (padding, padding))
+    forms = [grouped_gradients(conv, x, gradient, rows, (padding, padding))]
+    if groups == 1:
+        forms.append(sample_products(conv, x, gradient, rows))
     for row in range(rows):
         some = slice(row * batch, (row + 1) * batch)
         (expected,) = torch.autograd.grad((conv(x[some]) * gradient[some]).sum(), [conv.weight])
-        torch.testing.assert_close(found[:, row], expected.flatten())
+        for found in forms:
+            torch.testing.assert_close(found[:, row], expected.flatten())

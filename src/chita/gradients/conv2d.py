@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
@@ -13,6 +14,8 @@ from chita.gradients.capture import Call
 from chita.gradients.grouped import grouped_gradients
 from chita.gradients.products import row_products
 from chita.gradients.rules import Piece, by_row, rule
+
+FEW_CHANNELS = 4  # of a picture, say
 
 
 @rule(nn.Conv2d)
@@ -25,12 +28,42 @@ def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
         yield Piece("bias", 0, g.sum((2, 3, 4)).t())
     if "weight" in call.owner.owned:
         if gradient.is_cuda:
-            x, padding = _with_plain_padding(conv, call.input)
-            yield Piece("weight", 0, grouped_gradients(conv, x, gradient, rows, padding))
+            yield Piece("weight", 0, _on_gpu(conv, call.input, gradient, rows))
             return
         left = g.reshape(rows, conv.groups, conv.out_channels // conv.groups, -1)
         right = windows(conv, by_row(padded(conv, call.input), rows), gradient.shape[2:])
         yield from row_products("weight", left, right)
+
+
+def _on_gpu(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
+    """The gradients of the weight, (entries, R), by the faster of two ways."""
+    if _has_small_products(conv, gradient.shape[2:]):
+        return sample_products(conv, x, gradient, rows)
+    x, padding = _with_plain_padding(conv, x)
+    return grouped_gradients(conv, x, gradient, rows, padding)
+
+
+def _has_small_products(conv: nn.Conv2d, size: Sequence[int]) -> bool:
+    """Whether to multiply sample by sample.
+
+    It pays where the products are smaller than what they are made of, if the windows are the input
+    itself, or if so few channels go in that a grouped convolution wastes most of its work.
+    """
+    inputs = conv.in_channels * math.prod(conv.kernel_size)
+    small = conv.out_channels * inputs <= math.prod(size) * (conv.out_channels + inputs)
+    plain = math.prod(conv.kernel_size) == 1 or conv.in_channels <= FEW_CHANNELS
+    return conv.groups == 1 and plain and small
+
+
+def sample_products(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
+    """The gradients of the weight, (entries, R): those of every sample, summed over each row.
+
+    Short sums for many samples keep a GPU busier than long ones for few rows.
+    """
+    seen = windows(conv, by_row(padded(conv, x), len(x)), gradient.shape[2:])[:, 0]
+    dtype = torch.promote_types(torch.promote_types(x.dtype, gradient.dtype), torch.float32)
+    products = torch.bmm(gradient.flatten(2).to(dtype), seen.to(dtype).mT)
+    return by_row(products.flatten(1), rows).sum(1).t()
 
 
 def windows(conv: _ConvNd, x: Tensor, size: Sequence[int]) -> Tensor:

@@ -14,7 +14,7 @@ from chita.gradients.rules import rule_for
 
 # Room for what autograd keeps of one chunk; the gradients and windows come to some times as much.
 CHUNK_BYTES = 128 << 20
-GPU_SHARE = 1 / 32  # of what is free on a GPU, which a fixed small amount would not keep busy
+GPU_SHARE = 1 / 8  # of what is free on a GPU, which a fixed small amount would not keep busy
 
 
 @contextmanager
