@@ -114,13 +114,18 @@ class FirstOrder:
 def _draw(figure: Figure, rows: Sequence[Row], estimates: Mapping[int, float]) -> None:
     figure.set_size_inches(11, 4)
     accuracies, alphas = figure.subplots(1, 2)
+    sizes = list(dict.fromkeys(row["m"] for row in rows))
     draw_lines(accuracies, rows, line="alpha", x="m", y="accuracy")
-    scales = {"1/m": {m: 1 / m for m in estimates}, "eq:estalpha": estimates}
+    scales = {"1/m": {m: 1 / m for m in estimates}, "of the traces (eq:estalpha)": estimates}
     both = [
         {"line": name, "m": m, "alpha": alpha}
         for name, values in scales.items()
         for m, alpha in values.items()
     ]
     draw_lines(alphas, both, line="line", x="m", y="alpha")
-    accuracies.set(xscale="log")
-    alphas.set(xscale="log", yscale="log")
+    accuracies.legend(fontsize="small", title="alpha")
+    alphas.set_yscale("log")
+    for axes in (accuracies, alphas):
+        axes.set_xscale("log")
+        axes.set_xticks(sizes, [str(m) for m in sizes])
+        axes.minorticks_off()

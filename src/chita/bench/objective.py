@@ -86,9 +86,11 @@ class Objective:
 
 def _draw(figure: Figure, rows: Sequence[Row]) -> None:
     networks = list(dict.fromkeys(row["network"] for row in rows))
-    figure.set_size_inches(6.4 * len(networks), 4.8)
+    methods = [row["method"] for row in rows]
+    figure.set_size_inches(7.6 * len(networks), 4.8)
     for place, network in enumerate(networks, start=1):
         axes = figure.add_subplot(1, len(networks), place)
         of_network = [row for row in rows if row["network"] == network]
-        draw_lines(axes, of_network, line="method", x="sparsity", y="objective")
+        draw_lines(axes, of_network, line="method", x="sparsity", y="objective", names=methods)
         axes.set(yscale="log", title=network)
+        axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_lines(axes: Axes, rows: Sequence[Row], *, line: str, x: str, y: str) -> None:
+def draw_lines(
+    axes: Axes, rows: Sequence[Row], *, line: str, x: str, y: str, names: Sequence[str] = ()
+) -> None:
     """A line for each value of the column `line`, through the columns `x` and `y`.
 
     Args:
@@ -20,9 +22,14 @@ def draw_lines(axes: Axes, rows: Sequence[Row], *, line: str, x: str, y: str) ->
         line: the column that tells the lines apart.
         x: the column along the horizontal axis.
         y: the column along the vertical axis.
+        names: of the lines in all panels, where a line has one colour throughout; without them,
+            those in the rows.
     """
-    for name in dict.fromkeys(row[line] for row in rows):
+    known = names or [row[line] for row in rows]
+    for number, name in enumerate(dict.fromkeys(known)):
         of_line = [row for row in rows if row[line] == name]
+        if not of_line:
+            continue
         axes.errorbar(
             [row[x] for row in of_line],
             [row[y] for row in of_line],
@@ -31,6 +38,7 @@ def draw_lines(axes: Axes, rows: Sequence[Row], *, line: str, x: str, y: str) ->
             markersize=3,
             linewidth=1.2,
             capsize=2,
+            color=f"C{number}",
             label=str(name),
         )
     axes.set(xlabel=x, ylabel=y)
