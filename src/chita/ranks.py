@@ -25,10 +25,6 @@ class Ranks:
         """The largest of the ranks' tensors, entry by entry."""
         return tensor
 
-    def min(self, tensor: Tensor) -> Tensor:
-        """The smallest of the ranks' tensors, entry by entry."""
-        return tensor
-
     def gather(self, tensor: Tensor) -> Tensor:
         """The ranks' tensors in one, along dimension 0, where their sizes may differ."""
         return tensor
