@@ -7,7 +7,7 @@ from torch import Tensor
 
 from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
-from chita.surgeon.block_batch import all_blocks
+from chita.surgeon.inverse import all_blocks
 
 
 def dense_hessian(problem: Problem, layout: Layout | None = None) -> Tensor:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from chita.l0.algorithm import Layout
+from chita.l0.block_batch import BlockBatch
 from chita.surgeon import matrix_free as module
-from chita.surgeon.block_batch import BlockBatch
 from chita.surgeon.inverse import BlockDiagonal
 from chita.surgeon.matrix_free import (
     RowByRow,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from chita.l0.algorithm import Layout
-from chita.surgeon.block_batch import BlockBatch
+from chita.l0.block_batch import BlockBatch
 from chita.surgeon.woodbury import Woodbury, woodbury_memory
 
 from ..l0.problems import random_problem

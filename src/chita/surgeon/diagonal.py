@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
-from chita.surgeon.block_batch import BlockBatch
 from chita.surgeon.inverse import square_norms
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.l0.algorithm import Layout
+from chita.l0.block_batch import BlockBatch, block_batches
 from chita.l0.problem import Problem
-from chita.surgeon.block_batch import BlockBatch, all_blocks, block_batches
 
 
 class Inverse(Protocol):
@@ -31,6 +31,11 @@ class Inverse(Protocol):
 
 
 Invert = Callable[[Problem, BlockBatch], Inverse]
+
+
+def all_blocks(layout: Layout) -> list[tuple[int, int]]:
+    """The blocks of a layout; one of all p weights if it has none."""
+    return layout.blocks or [(0, sum(layout.layers))]
 
 
 class BlockDiagonal:

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from chita.l0.algorithm import Layout
 from chita.l0.backsolve import gram_dtype
+from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
 from chita.matrix import CHUNK, PANELS
-from chita.surgeon.block_batch import BlockBatch, all_blocks
-from chita.surgeon.inverse import Inverse, cholesky, require_ridge, times
+from chita.surgeon.inverse import Inverse, all_blocks, cholesky, require_ridge, times
 
 FACTOR_ENTRY = 8  # bytes of a float64
 

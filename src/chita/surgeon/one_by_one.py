@@ -26,8 +26,7 @@ from chita.l0.blocks import solve_blocks
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import CHUNK, GradientMatrix
-from chita.surgeon.block_batch import all_blocks
-from chita.surgeon.inverse import cholesky, require_ridge, square_norms
+from chita.surgeon.inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.surgeon.matrix_free import explained
 
 ROUND = 512  # removals in a round at most

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from chita.l0.algorithm import Layout
+from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
-from chita.surgeon.block_batch import BlockBatch, all_blocks
-from chita.surgeon.inverse import cholesky, require_ridge, times
+from chita.surgeon.inverse import all_blocks, cholesky, require_ridge, times
 
 ENTRY = 4  # bytes of a float32
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
+
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chita.l0.algorithm import Layout
-from chita.surgeon import block_batch
-from chita.surgeon.block_batch import BlockBatch, all_blocks, block_batches
+from chita.l0.block_batch import BlockBatch, block_batches
+from chita.l0.blocks import cut_blocks
+from chita.surgeon.inverse import all_blocks
 
 
 @given(
@@ -38,9 +40,27 @@ def test_equal_blocks_are_a_view_and_others_are_padded_with_zeros() -> None:
     assert torch.equal(unequal[1], columns[4:7])
 
 
-def test_blocks_of_one_layer_go_together_as_far_as_a_batch_reaches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(block_batch, "COLUMNS", 30)
+def test_blocks_of_one_layer_go_together_as_far_as_a_batch_reaches() -> None:
     blocks = all_blocks(Layout((41, 3), 9))  # sizes 8, 8, 8, 8, 9 and 3
-    assert [len(batch.blocks) for batch in block_batches(blocks)] == [3, 2, 1]
+    assert [len(batch.blocks) for batch in block_batches(blocks, 30)] == [3, 2, 1]
+
+
+@given(
+    layers=st.lists(st.integers(1, 60), min_size=1, max_size=8),
+    columns=st.integers(1, 200),
+    alike=st.sampled_from([0.5, 0.75, 1.0]),
+)
+def test_a_batch_is_within_its_bounds_and_as_long_as_they_let_it(
+    layers: list[int], columns: int, alike: float
+) -> None:
+    batches = list(block_batches(cut_blocks(layers, 20), columns, alike))
+
+    def fits(sizes: list[int]) -> bool:
+        return min(sizes) + 1 >= alike * max(sizes) and len(sizes) * max(sizes) <= columns
+
+    assert all(len(batch.blocks) == 1 or fits(batch.sizes) for batch in batches)
+    assert not any(fits(one.sizes + two.sizes[:1]) for one, two in pairwise(batches))
+
+
+def test_without_blocks_there_are_no_batches() -> None:
+    assert list(block_batches([])) == []

@@ -1,0 +1,76 @@
+"""Blocks side by side: a batch of them is one tensor, and costs one call for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+COLUMNS = 16384  # in a batch at most, unless one block has more: a small part of A
+
+
+@dataclass(frozen=True)
+class BlockBatch:
+    """Adjacent blocks [start, stop), b of them, the largest of size B.
+
+    Smaller ones are padded with zero columns, which no inverse of a damped Fisher mixes with the
+    others, and whose gradient is zero.
+    """
+
+    blocks: tuple[tuple[int, int], ...]
+
+    @property
+    def start(self) -> int:
+        return self.blocks[0][0]
+
+    @property
+    def stop(self) -> int:
+        return self.blocks[-1][1]
+
+    @property
+    def sizes(self) -> list[int]:
+        return [stop - start for start, stop in self.blocks]
+
+    def stack(self, entries: Tensor) -> Tensor:
+        """What all p weights have, (p, ...), as (b, B, ...); no copy if the blocks are equal."""
+        return self.stack_own(entries[self.start : self.stop])
+
+    def stack_own(self, entries: Tensor) -> Tensor:
+        """What the weights of these blocks have, (c, ...), as (b, B, ...)."""
+        sizes = self.sizes
+        if len(set(sizes)) == 1:
+            return entries.view(len(sizes), sizes[0], *entries.shape[1:])
+        return pad_sequence(torch.split(entries, sizes), batch_first=True)
+
+    def unstack(self, stacked: Tensor) -> Tensor:
+        """What the weights of the blocks have, (b, B), as one vector without the padding."""
+        parts = zip(stacked, self.sizes, strict=True)
+        return torch.cat([row[:size] for row, size in parts])
+
+
+def block_batches(
+    blocks: Iterable[tuple[int, int]], columns: int = COLUMNS, alike: float = 1.0
+) -> Iterator[BlockBatch]:
+    """The blocks in batches: adjacent ones, of sizes that are much alike.
+
+    Args:
+        blocks: [start, stop), in order.
+        columns: in a batch at most, padding included, unless one block has more.
+        alike: the share of the largest block's size that the smallest has at least, but for a
+            difference of one: so do the blocks of a layer differ, which is cut evenly.
+    """
+    batch: list[tuple[int, int]] = []
+    smallest = largest = 0
+    for start, stop in blocks:
+        size = stop - start
+        low, high = (min(smallest, size), max(largest, size)) if batch else (size, size)
+        if batch and (low + 1 < alike * high or (len(batch) + 1) * high > columns):
+            yield BlockBatch(tuple(batch))
+            batch, low, high = [], size, size
+        batch.append((start, stop))
+        smallest, largest = low, high
+    if batch:
+        yield BlockBatch(tuple(batch))
