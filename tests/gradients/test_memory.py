@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from chita.gradients.capture import owners
-from chita.gradients.memory import CHUNK_BYTES, rows_at_once, saved_tensors
+from chita.gradients.memory import CHUNK_BYTES, row_bytes, rows_at_once, saved_tensors
 from chita.weights import Weights
 
 CPU = torch.device("cpu")
@@ -30,10 +30,12 @@ def test_a_part_of_a_large_batch_counts_as_a_part() -> None:
 
 
 def test_rows_at_once() -> None:
+    assert rows_at_once(1 << 20, CPU) == CHUNK_BYTES >> 20
+    assert rows_at_once(2 * CHUNK_BYTES, CPU) == 1
+
+
+def test_layers_without_a_rule_make_all_their_gradients_at_once() -> None:
     fast = nn.Linear(1000, 1000)
-    assert rows_at_once(owners(fast, Weights(fast)), {1: 1 << 20}, CPU) == CHUNK_BYTES >> 20
-    assert rows_at_once(owners(fast, Weights(fast)), {1: 2 * CHUNK_BYTES}, CPU) == 1
-    # Layers without a rule make all their gradients at once.
+    assert row_bytes(owners(fast, Weights(fast)), {1: 5, 2: 6}) == 11
     other = nn.Embedding(1 << 10, 1 << 10)
-    found = owners(other, Weights(other, include="weight"))
-    assert rows_at_once(found, {1: 0}, CPU) == CHUNK_BYTES >> 22
+    assert row_bytes(owners(other, Weights(other, include="weight")), {1: 5}) == 5 + (1 << 22)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch, SampleStream
+from chita.batches import Batch, SampleStream, tensors_of
 from chita.errors import ChitaError
 from chita.gradients.batched import write_rows
 from chita.gradients.capture import owners
 from chita.gradients.losses import Loss
-from chita.gradients.memory import rows_at_once, saved_tensors
-from chita.gradients.row_by_row import plain_row
+from chita.gradients.memory import row_bytes, rows_at_once, saved_tensors
+from chita.gradients.row_by_row import Row, plain_row
 from chita.gradients.self_check import self_check
 from chita.matrix import GradientMatrix
 from chita.modes import differentiable, evaluating
-from chita.storage import HeldMatrix
+from chita.storage import HeldTarget
+from chita.storage.target import Demand, Place, Store, Target
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -41,11 +44,12 @@ def gradient_matrix(
     rows: int,
     batch: int,
     loss: Loss | None = None,
+    store: Store = HeldTarget,
 ) -> Gradients:
     """The matrix A: row i is the gradient of the mean loss of mini-batch i.
 
-    The model is run in eval mode and left as it was. A is float64 if the model is, float32
-    otherwise, and lives where the model does.
+    The model is run in eval mode and left as it was. The gradients are float64 if the model is,
+    float32 otherwise, and made where the model is.
 
     Args:
         model: any module.
@@ -55,6 +59,8 @@ def gradient_matrix(
         batch: m, the samples in a mini-batch.
         loss: loss(outputs, targets) -> scalar of one mini-batch; the cross-entropy by default.
             Batches that are dicts use the model's own loss.
+        store: given the size of A and the cost of its first row, says where to put it; in memory
+            beside the model by default.
 
     Raises:
         ChitaError: too few samples, a loss that is no finite scalar, gradients that are not finite.
@@ -67,46 +73,100 @@ def gradient_matrix(
             f"{rows} rows of {batch} samples need {rows * batch} samples, but batches hold {held}"
         )
     with evaluating(model), differentiable(weights):
-        filler = _Filler(model, weights, rows, batch, loss)
-        filler.first(next(stream.take(batch, batch)))
-        for chunk in stream.take((rows - 1) * batch, filler.chunk_rows * batch, unit=batch):
-            filler.next(chunk)
-    _check_finite_gradients(weights, filler.columns)
-    return Gradients(HeldMatrix(filler.columns), float(filler.losses.mean()))
+        first = next(stream.take(batch, batch))
+        row, demand = _first_row(model, weights, first, rows, loss)
+        target = store(demand)
+        filler = _Filler(model, weights, rows, batch, loss, target)
+        filler.write(row)
+        del row  # as large as a row of A is
+        size = min(rows_at_once(demand.row_bytes, demand.device), target.most_rows)
+        rest: Iterable[Batch] = stream.take((rows - 1) * batch, size * batch, unit=batch)
+        if target.several_passes:
+            rest = list(rest)
+        filler.fill(rest)
+
+    def again(other: Target) -> None:
+        with evaluating(model), differentiable(weights):
+            filler = _Filler(model, weights, rows, batch, loss, other)
+            filler.row_by_row(first)
+            filler.fill(rest)
+
+    return Gradients(target.matrix(again), float(filler.losses.mean()))
+
+
+def _first_row(
+    model: nn.Module, weights: Weights, batch: Batch, rows: int, loss: Loss | None
+) -> tuple[Row, Demand]:
+    """Row 0, by plain autograd: it shows what the user got wrong, and what the others will cost."""
+    device = weights.device
+    began = perf_counter()
+    with saved_tensors(model) as saved:
+        row = plain_row(model, weights.entries, batch.to(device), loss)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    demand = Demand(
+        rows=rows,
+        columns=weights.size,
+        dtype=_dtype(weights),
+        device=device,
+        row_bytes=row_bytes(owners(model, weights), saved),
+        row_seconds=perf_counter() - began,
+        sample_bytes=sum(t.numel() * t.element_size() for t in tensors_of(batch.content)),
+    )
+    return row, demand
+
+
+def _dtype(weights: Weights) -> torch.dtype:
+    """Of the gradients."""
+    return torch.promote_types(weights.dtype, torch.float32)
 
 
 class _Filler:
-    """Fills A chunk by chunk, the fast way as long as that is right."""
+    """Fills a target chunk by chunk, the fast way as long as that is right.
+
+    Weights that have no column in the target have no part in it: no gradients are made for them,
+    and the backward pass ends at the first layer that has.
+    """
 
     def __init__(
-        self, model: nn.Module, weights: Weights, rows: int, batch: int, loss: Loss | None
+        self,
+        model: nn.Module,
+        weights: Weights,
+        rows: int,
+        batch: int,
+        loss: Loss | None,
+        target: Target,
     ) -> None:
-        dtype = torch.promote_types(weights.dtype, torch.float32)
-        self.columns = torch.empty(weights.size, rows, dtype=dtype, device=weights.device)
-        self.losses = torch.empty(rows, dtype=dtype, device=weights.device)
-        self.chunk_rows = 1
-        self._model, self._weights, self._batch, self._loss = model, weights, batch, loss
-        self._owners = owners(model, weights)
+        self.losses = torch.empty(rows, dtype=_dtype(weights), device=weights.device)
+        self._model, self._batch, self._loss, self._target = model, batch, loss, target
+        self._weights = [w for w in weights if w.start < target.last and w.stop > target.first]
+        self._owners = owners(model, self._weights)
         self._done = 0
         self._fast = True
         self._checked = False
 
-    def first(self, batch: Batch) -> None:
-        """Row 0, by plain autograd: it shows what the user got wrong, and how large a row is."""
-        with saved_tensors(self._model) as saved:
-            self._row_by_row(batch.to(self._weights.device))
-        self._fast = isinstance(batch.content, tuple)
-        self.chunk_rows = rows_at_once(self._owners, saved, self._weights.device)
+    def fill(self, chunks: Iterable[Batch]) -> None:
+        """The next rows, in chunks of whole mini-batches."""
+        for given in chunks:
+            chunk = given.to(self.losses.device)
+            self._fast = self._fast and isinstance(chunk.content, tuple)
+            if not (self._fast and self._batched(chunk)):
+                self.row_by_row(chunk)
 
-    def next(self, chunk: Batch) -> None:
-        """The next rows, in a chunk of whole mini-batches."""
-        chunk = chunk.to(self._weights.device)
-        if not (self._fast and self._batched(chunk)):
-            self._row_by_row(chunk)
+    def row_by_row(self, chunk: Batch) -> None:
+        """The next rows, each by plain autograd."""
+        for batch in chunk.to(self.losses.device).split(self._batch):
+            self.write(plain_row(self._model, self._weights, batch, self._loss))
+
+    def write(self, row: Row) -> None:
+        """The next row, found by plain autograd."""
+        place = self._target.begin(1)
+        row.write(self._weights, place)
+        self._end(place, row.loss.reshape(1))
 
     def _batched(self, chunk: Batch) -> bool:
         """Try the fast way; where it does not suit the model, say so."""
-        place = self.columns[:, self._done : self._done + chunk.size // self._batch]
+        place = self._target.begin(chunk.size // self._batch)
         try:
             losses, called = write_rows(self._model, self._owners, chunk, self._loss, place)
             if not self._checked and losses.isfinite().all():
@@ -117,33 +177,29 @@ class _Filler:
             logger.info("gradients are taken row by row: %s", str(error) or type(error).__name__)
             self._fast = False
             return False
-        self._note(losses)
+        self._end(place, losses)
         return True
 
-    def _row_by_row(self, chunk: Batch) -> None:
-        for batch in chunk.split(self._batch):
-            row = plain_row(self._model, self._weights, batch, self._loss)
-            row.write(self._weights, self.columns[:, self._done])
-            self._note(row.loss.reshape(1))
-
-    def _note(self, losses: Tensor) -> None:
-        """The losses (R,) of the rows just written."""
+    def _end(self, place: Place, losses: Tensor) -> None:
+        """The rows of a place are written; their losses are (R,)."""
         wrong = (~losses.isfinite()).nonzero().flatten().tolist()
         if wrong:
             raise ChitaError(
                 f"the loss of mini-batch {self._done + wrong[0]} is {losses[wrong[0]].item()}: "
                 "the model and the data must give finite losses"
             )
+        if not place.seems_finite:
+            self._check_finite(place)
+        self._target.end()
         self.losses[self._done : self._done + len(losses)] = losses
         self._done += len(losses)
 
-
-def _check_finite_gradients(weights: Weights, columns: Tensor) -> None:
-    if columns.sum().isfinite():  # one quick pass: what is not finite stays so in the sum
-        return
-    for weight in weights:
-        wrong = (~columns[weight.span].isfinite()).any(0).nonzero().flatten().tolist()
-        if wrong:
-            raise ChitaError(
-                f"the gradients of {weight.name} are not finite for mini-batch {wrong[0]}"
-            )
+    def _check_finite(self, place: Place) -> None:
+        for weight in self._weights:
+            columns = place.columns[place.clip(weight.start, weight.stop)[0]]
+            wrong = (~columns.isfinite()).any(0).nonzero().flatten().tolist()
+            if wrong:
+                raise ChitaError(
+                    f"the gradients of {weight.name} are not finite for mini-batch "
+                    f"{self._done + wrong[0]}"
+                )

@@ -17,24 +17,25 @@ from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general
 from chita.gradients.losses import Loss, row_cross_entropies
 from chita.gradients.rules import by_row, rule_for
+from chita.storage.target import Place
 
 
 def write_rows(
-    model: nn.Module, found: list[Owner], batch: Batch, loss: Loss | None, columns: Tensor
+    model: nn.Module, found: list[Owner], batch: Batch, loss: Loss | None, place: Place
 ) -> tuple[Tensor, set[str]]:
     """Write the gradients of R mini-batches into A.
 
     Args:
         model: in eval mode, its prunable weights differentiable.
-        found: its modules that own prunable weights.
+        found: those of its modules that own the weights whose gradients are asked for.
         batch: R * m samples.
         loss: of one mini-batch.
-        columns: (p, R), the place of these rows in A.
+        place: of these rows in A.
 
     Returns:
         The losses of the mini-batches, (R,), and the names of the weights whose module was called.
     """
-    rows = columns.shape[1]
+    rows = place.columns.shape[1]
     assert isinstance(batch.content, tuple)
     inputs, targets = batch.content
     with captured(found) as calls:
@@ -50,10 +51,10 @@ def write_rows(
         for call, gradient in zip(calls, gradients, strict=True):
             if gradient is not None:
                 _check_call(call, batch.size)
-                _write_call(call, gradient.reshape(call.shape), columns, written)
+                _write_call(call, gradient.reshape(call.shape), place, written)
         for weight in (weight for owner in found for weight in owner.owned.values()):
             if weight.name not in written:
-                columns[weight.span] = 0
+                place.clear(weight.start, weight.stop)
     return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
 
 
@@ -85,15 +86,11 @@ def _check_call(call: Call, samples: int) -> None:
         )
 
 
-def _write_call(call: Call, gradient: Tensor, columns: Tensor, written: set[str]) -> None:
+def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -> None:
     """The first gradient of a weight is written, those of further calls are added."""
     apply = rule_for(call.owner.module) or general
-    for piece in apply(call, gradient, columns.shape[1]):
+    for piece in apply(call, gradient, place.columns.shape[1]):
         weight = call.owner.owned[piece.name]
-        start = weight.start + piece.start
-        place = columns[start : start + piece.columns.shape[0]]
-        if weight.name in written:
-            place.add_(piece.columns)
-        else:
-            place.copy_(piece.columns)
+        write = place.add if weight.name in written else place.put
+        write(weight.start + piece.start, piece.columns)
     written.update(weight.name for weight in call.owner.owned.values())

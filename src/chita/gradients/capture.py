@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from chita.batches import tensors_of
-from chita.weights import Weight, Weights
+from chita.weights import Weight
 
 
 class NotSeparableError(Exception):
@@ -62,8 +62,8 @@ class Call:
             )
 
 
-def owners(model: nn.Module, weights: Weights) -> list[Owner]:
-    """The modules that hold a prunable weight; one that is shared has several."""
+def owners(model: nn.Module, weights: Iterable[Weight]) -> list[Owner]:
+    """The modules that hold one of the weights; one that is shared has several."""
     by_identity = {id(weight.parameter): weight for weight in weights}
     found = []
     for module in model.modules():

@@ -32,14 +32,13 @@ def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
         yield saved
 
 
-def rows_at_once(found: list[Owner], saved: dict[int, int], device: torch.device) -> int:
-    """The number of rows in a chunk, at least 1.
+def row_bytes(found: list[Owner], saved: dict[int, int]) -> int:
+    """What one more row in a chunk takes.
 
     Args:
         found: the owners of prunable weights. Gradients of those without a rule of their own
             are made for all rows of the chunk at once.
         saved: what autograd kept of one row.
-        device: where the model is.
     """
     whole = [
         weight.parameter.numel() * weight.parameter.element_size()
@@ -47,7 +46,12 @@ def rows_at_once(found: list[Owner], saved: dict[int, int], device: torch.device
         if rule_for(owner.module) is None
         for weight in owner.owned.values()
     ]
+    return sum(saved.values()) + max(whole, default=0)
+
+
+def rows_at_once(row_bytes: int, device: torch.device) -> int:
+    """The number of rows in a chunk on `device`, at least 1."""
     room = CHUNK_BYTES
     if device.type == "cuda":
         room = int(torch.cuda.mem_get_info(device)[0] * GPU_SHARE)
-    return max(1, room // max(1, sum(saved.values()) + max(whole, default=0)))
+    return max(1, room // max(1, row_bytes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 from chita.batches import Batch
 from chita.errors import ChitaError
 from chita.gradients.losses import Loss, batch_loss
-from chita.weights import Weights
+from chita.storage.target import Place
+from chita.weights import Weight
 
 
 @dataclass(frozen=True)
@@ -19,20 +21,23 @@ class Row:
 
     Attributes:
         loss: of the mini-batch.
-        gradients: one for each prunable weight; None where the weight has no part in the loss.
+        gradients: one for each weight asked for; None where it has no part in the loss.
     """
 
     loss: Tensor
     gradients: tuple[Tensor | None, ...]
 
-    def write(self, weights: Weights, column: Tensor) -> None:
-        """Write the row into `column`, a vector of shape (p,)."""
+    def write(self, weights: Sequence[Weight], place: Place) -> None:
+        """Write the gradients of the same weights into the place of one row."""
         for weight, gradient in zip(weights, self.gradients, strict=True):
-            column[weight.span] = 0 if gradient is None else gradient.reshape(-1)
+            if gradient is None:
+                place.clear(weight.start, weight.stop)
+            else:
+                place.put(weight.start, gradient.reshape(-1, 1))
 
 
-def plain_row(model: nn.Module, weights: Weights, batch: Batch, loss: Loss | None) -> Row:
-    """The gradient of the loss of `batch` alone."""
+def plain_row(model: nn.Module, weights: Sequence[Weight], batch: Batch, loss: Loss | None) -> Row:
+    """The gradient of the loss of `batch` alone by some of the prunable weights."""
     value = batch_loss(model, batch, loss)
     if not value.requires_grad:
         raise ChitaError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,25 +10,26 @@ from torch import Tensor
 from chita.batches import Batch
 from chita.gradients.capture import NotSeparableError
 from chita.gradients.row_by_row import Row
-from chita.weights import Weights
+from chita.storage.target import Place
+from chita.weights import Weight
 
 
 def self_check(
-    weights: Weights,
+    weights: Sequence[Weight],
     batch: Batch,
     truth: Callable[[Batch], Row],
     losses: Tensor,
-    columns: Tensor,
+    place: Place,
     called: set[str],
 ) -> None:
     """Compare the rows of the largest losses, as a gradient close to zero would prove nothing.
 
     Args:
-        weights: the prunable weights of the model.
+        weights: those that have columns in the place.
         batch: R * m samples.
-        truth: gives the row of a mini-batch alone by plain autograd.
+        truth: gives the row of a mini-batch alone by plain autograd, for these weights.
         losses: (R,), as the fast way found them.
-        columns: (p, R), likewise.
+        place: of R rows, likewise.
         called: the names of the weights whose module was called.
 
     Raises:
@@ -36,27 +37,29 @@ def self_check(
     """
     rows = list(batch.split(batch.size // len(losses)))
     for r in losses.topk(min(2, len(losses))).indices.tolist():
-        _compare(weights, truth(rows[r]), columns[:, r], called)
+        _compare(weights, truth(rows[r]), Place(place.columns[:, r : r + 1], place.first), called)
 
 
-def _compare(weights: Weights, truth: Row, row: Tensor, called: set[str]) -> None:
-    tolerance = 3 * _rounding(weights) ** 0.5  # 1e-3 in float32
+def _compare(weights: Sequence[Weight], truth: Row, place: Place, called: set[str]) -> None:
+    row = place.columns[:, 0]
+    tolerance = 3 * _rounding(weights[0].parameter) ** 0.5  # 1e-3 in float32
     floor = 1e-3 * row.norm()  # a weight whose gradient is only rounding errors passes
     for weight, gradient in zip(weights, truth.gradients, strict=True):
         if gradient is None:
             continue
         if weight.name not in called:
             raise NotSeparableError(f"{weight.name} is used outside its module")
-        expected = gradient.reshape(-1).to(row.dtype)
-        error = (row[weight.span] - expected).norm()
+        there, here = place.clip(weight.start, weight.stop)
+        expected = gradient.reshape(-1)[here].to(row.dtype)
+        error = (row[there] - expected).norm()
         if not error <= tolerance * (expected.norm() + floor):
             raise NotSeparableError(
                 f"the gradients of {weight.name} come out differently in a batch of many rows"
             )
 
 
-def _rounding(weights: Weights) -> float:
+def _rounding(weight: Tensor) -> float:
     """The relative error of one operation; GPUs may multiply float32 with 10 bits (TF32)."""
-    if weights.dtype == torch.float32 and weights.device.type == "cuda":
+    if weight.dtype == torch.float32 and weight.device.type == "cuda":
         return 2.0**-10
-    return torch.finfo(weights.dtype).eps
+    return torch.finfo(weight.dtype).eps

@@ -1,5 +1,7 @@
 """Where the columns of A live."""
 
-from chita.storage.held import HeldMatrix
+from chita.storage.held import HeldMatrix, HeldTarget
+from chita.storage.shared import SharedTarget
+from chita.storage.target import Store
 
-__all__ = ["HeldMatrix"]
+__all__ = ["HeldMatrix", "HeldTarget", "SharedTarget", "Store"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch.nn.functional import embedding_bag
 from chita.errors import ChitaError
 from chita.matrix import CHUNK, GradientMatrix
 from chita.ranks import ALONE, Ranks
+from chita.storage.target import Demand, Place, Target
 
 BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
 BATCH = 8  # pieces in which a pass over A is shared out among the cores
@@ -96,3 +97,31 @@ class HeldMatrix(GradientMatrix):
         else:
             for part in torch.split(index, CHUNK):
                 yield self.stored.index_select(0, part)
+
+
+class HeldTarget(Target):
+    """Rows that are written where they stay.
+
+    Args:
+        demand: the size of A.
+        first: the first of the columns to hold.
+        last: the one after the last; all by default.
+    """
+
+    def __init__(self, demand: Demand, first: int = 0, last: int | None = None) -> None:
+        super().__init__(first, demand.columns if last is None else last)
+        self.most_rows = demand.rows
+        self.stored = torch.empty(
+            self.last - first, demand.rows, dtype=demand.dtype, device=demand.device
+        )
+        self._done = self._begun = 0
+
+    def begin(self, rows: int) -> Place:
+        self._begun = self._done + rows
+        return Place(self.stored[:, self._done : self._begun], self.first)
+
+    def end(self) -> None:
+        self._done = self._begun
+
+    def matrix(self, again: Callable[[Target], None]) -> HeldMatrix:
+        return HeldMatrix(self.stored)
