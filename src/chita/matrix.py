@@ -97,7 +97,11 @@ class GradientMatrix(ABC):
 
     def _all_columns(self, d: Tensor) -> Tensor:
         """A d for the columns of this rank, none left out."""
-        return self._combine(torch.arange(self.p, device=self.device), d)
+        total = d.new_zeros(self.n)
+        for start in range(0, self.p, self.piece):
+            stop = min(start + self.piece, self.p)
+            total.addmv_(self.read(start, stop).t(), d[start:stop])
+        return total
 
     def chunks(self, index: Tensor) -> Iterator[Tensor]:
         """The columns S = `index`, sorted, in order and in pieces, each a (columns, n) tensor to
@@ -110,7 +114,12 @@ class GradientMatrix(ABC):
             if last - first == stop - start:
                 yield self.read(start, stop)
             elif last > first:
-                yield self.read(start, stop).index_select(0, index[first:last] - start)
+                yield self._pick(index[first:last])
+
+    def _pick(self, index: Tensor) -> Tensor:
+        """The columns at `index`, sorted, some of those of one piece."""
+        start = int(index[0])
+        return self.read(start, int(index[-1]) + 1).index_select(0, index - start)
 
     def widen(self, part: GradientMatrix, index: Tensor, wider: Tensor) -> GradientMatrix:
         """The columns `wider`; `part` holds those at `index`, which need not be gathered again."""

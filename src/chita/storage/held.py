@@ -123,5 +123,5 @@ class HeldTarget(Target):
     def end(self) -> None:
         self._done = self._begun
 
-    def matrix(self, again: Callable[[Target], None]) -> HeldMatrix:
+    def matrix(self, again: Callable[[Target], None]) -> GradientMatrix:
         return HeldMatrix(self.stored)

@@ -1,0 +1,205 @@
+"""A in a file, for matrices larger than memory.
+
+The columns are read and written by plain calls, not through a mapping of the file: the pages of a
+mapping count as the process's own memory while they are there, and what is copied out of them
+counts again. Here only the pieces that are asked for are ever in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from tempfile import TemporaryFile, gettempdir
+from typing import BinaryIO, cast
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.matrix import GradientMatrix
+from chita.ranks import ALONE, Ranks
+from chita.storage.half import row_scales
+from chita.storage.held import HeldMatrix
+from chita.storage.target import Demand, Place, Target
+
+PIECE_BYTES = 64 << 20  # read or written at a time: long enough for a disk to reach its speed
+GAP_BYTES = 128 << 10  # a stretch of a file that takes less time to read than to skip
+
+
+class SlabFile:
+    """Slabs of rows, one after the other: slab s is (p, R_s), each column's entries together.
+
+    The file is a temporary one (in TMPDIR) without a name: it is gone when the last reference to it
+    is, or the process ends, be it killed.
+
+    Args:
+        dtype: of the entries.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+        self.slabs: list[tuple[int, int]] = []  # where each begins, in bytes, and its rows
+        self._end = 0
+        self._file = cast(BinaryIO, TemporaryFile(buffering=0))  # noqa: SIM115
+
+    def append(self, rows: int, parts: Iterable[Tensor]) -> None:
+        """A slab of all columns, in order and in parts of (columns, rows)."""
+        self.slabs.append((self._end, rows))
+        self._file.seek(self._end)
+        for part in parts:
+            left = _bytes_of(part.to(self.dtype).contiguous())
+            self._end += len(left)
+            try:
+                while left:
+                    left = left[self._file.write(left) :]
+            except OSError as error:
+                raise ChitaError(
+                    f"A cannot be written to a file in {gettempdir()}: {error.strerror}; "
+                    "point TMPDIR to a folder with more room"
+                ) from error
+
+    def read(self, start: int, stop: int) -> list[Tensor]:
+        """The columns [start, stop) of each slab, (stop - start, R_s)."""
+        found = []
+        for begin, rows in self.slabs:
+            part = torch.empty(stop - start, rows, dtype=self.dtype)
+            self._file.seek(begin + start * rows * self.dtype.itemsize)
+            left = _bytes_of(part)
+            while left:
+                left = left[self._file.readinto(left) :]  # type: ignore[attr-defined]
+            found.append(part)
+        return found
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor."""
+    return memoryview(tensor.view(-1).view(torch.uint8).numpy())
+
+
+class FileMatrix(GradientMatrix):
+    """The n x p matrix A in a file.
+
+    Args:
+        file: with all n rows of p columns.
+        p: the columns.
+        dtype: that products are computed in.
+        device: where products are computed.
+        scales: (n,), what the rows of half precision are stored relative to; None for others.
+        room: bytes that columns gathered from it may take in memory.
+        ranks: those who share the columns.
+    """
+
+    def __init__(
+        self,
+        file: SlabFile,
+        p: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        scales: Tensor | None,
+        room: int,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        super().__init__(sum(rows for _, rows in file.slabs), p, dtype, device, ranks)
+        self.room = room
+        self._file, self._scales = file, scales
+
+    @property
+    def piece(self) -> int:
+        return _columns_in(PIECE_BYTES, self.n, self.dtype)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        parts = self._file.read(start, stop)
+        if len(parts) == 1:
+            columns = parts[0].to(self.dtype)
+        else:
+            columns = torch.empty(stop - start, self.n, dtype=self.dtype)
+            torch.cat(parts, 1, out=columns)
+        columns = columns.to(self.device)
+        return columns if self._scales is None else columns.mul_(self._scales)
+
+    def _pick(self, index: Tensor) -> Tensor:
+        """Columns that lie far apart are read each by itself."""
+        gap = GAP_BYTES * len(self._file.slabs) // (self.n * self.dtype.itemsize)
+        cuts = (index.diff() > gap).nonzero().squeeze(1) + 1
+        runs = torch.tensor_split(index, cuts.cpu())
+        return torch.cat([super(FileMatrix, self)._pick(run) for run in runs])
+
+    def columns(self, index: Tensor) -> GradientMatrix:
+        """Held, if it takes at most half of the room, since a second copy may be made of it; else
+        in another file."""
+        if 2 * len(index) * self.n * self.dtype.itemsize <= self.room:
+            stored = torch.empty(len(index), self.n, dtype=self.dtype, device=self.device)
+            done = 0
+            for chunk in self.chunks(index):
+                stored[done : done + len(chunk)] = chunk
+                done += len(chunk)
+            return HeldMatrix(stored, self.ranks)
+        file = SlabFile(self._file.dtype)
+        scales = 1.0 if self._scales is None else self._scales
+        file.append(self.n, (chunk.div(scales).cpu() for chunk in self.chunks(index)))
+        return FileMatrix(
+            file,
+            len(index),
+            dtype=self.dtype,
+            device=self.device,
+            scales=self._scales,
+            room=self.room,
+            ranks=self.ranks,
+        )
+
+    def span(self, start: int, stop: int) -> HeldMatrix:
+        return HeldMatrix(self.read(start, stop))
+
+
+class FileTarget(Target):
+    """Rows that are gathered in memory until they are a slab, which goes to the file.
+
+    Args:
+        demand: the size of A.
+        dtype: of the entries in the file.
+        slab: rows in a slab.
+        room: bytes that columns gathered from the matrix may take in memory.
+    """
+
+    def __init__(self, demand: Demand, *, dtype: torch.dtype, slab: int, room: int) -> None:
+        super().__init__(0, demand.columns)
+        self.most_rows = slab
+        self._demand, self._room = demand, room
+        self._file = SlabFile(dtype)
+        self._scales: list[Tensor] = []
+        self._slab = torch.empty(demand.columns, slab, dtype=demand.dtype, device=demand.device)
+        self._done = self._begun = 0
+
+    def begin(self, rows: int) -> Place:
+        if self._done + rows > self.most_rows:
+            self._write_slab()
+        self._begun = self._done + rows
+        return Place(self._slab[:, self._done : self._begun])
+
+    def end(self) -> None:
+        self._done = self._begun
+
+    def _write_slab(self) -> None:
+        columns = self._slab[:, : self._done]
+        if self._file.dtype.itemsize < 4:
+            self._scales.append(row_scales(columns))
+            columns.div_(self._scales[-1])
+        parts = torch.split(columns, _columns_in(PIECE_BYTES, self._done, columns.dtype))
+        self._file.append(self._done, (part.cpu() for part in parts))
+        self._done = 0
+
+    def matrix(self, again: Callable[[Target], None]) -> FileMatrix:
+        self._write_slab()
+        return FileMatrix(
+            self._file,
+            self.last,
+            dtype=self._demand.dtype,
+            device=self._demand.device,
+            scales=torch.cat(self._scales) if self._scales else None,
+            room=self._room,
+        )
+
+
+def _columns_in(count: int, rows: int, dtype: torch.dtype) -> int:
+    """The columns of so many rows that come to `count` bytes, at least one."""
+    return max(1, count // max(1, rows * dtype.itemsize))
