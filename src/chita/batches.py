@@ -121,8 +121,7 @@ class SampleStream:
             for _ in self._waiting:
                 pass
             self._rest = self._next()
-        while given:
-            given -= self._cut(given).size
+        self.skip(given)
 
     def first(self) -> Batch | None:
         """The first batch of each pass; None if there is none, or not the same one each time."""
@@ -134,6 +133,11 @@ class SampleStream:
         if isinstance(data, Batches):
             return not data.shuffle and data.augment is None
         return isinstance(data, (list, tuple))
+
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` samples."""
+        while count:
+            count -= self._cut(count).size
 
     def take(self, count: int, chunk: int, *, unit: int = 1) -> Iterator[Batch]:
         """The next `count` samples in pieces of `chunk`, the last one possibly smaller.

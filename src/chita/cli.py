@@ -29,6 +29,7 @@ from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.launch import first_rank_first, launched
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.progress import step_bar
@@ -151,12 +152,12 @@ def prune_command(
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
     _check_out(out, resume=resume)
-    with _telling_how_to_go_on(out):
-        place = pick_device(device)
+    with _telling_how_to_go_on(out), launched(device) as (rank, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
         load_checkpoint(model, checkpoint or shipped_checkpoint(known))
-        splits = load_data(known, data_name, val_split=val_split, seed=seed)
+        with first_rank_first():
+            splits = load_data(known, data_name, val_split=val_split, seed=seed)
         if reestimate_bn:
             augmented = data.Batches(
                 splits.train,
@@ -168,9 +169,11 @@ def prune_command(
             )
             reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
         test = data.Batches(splits.test, known.batch_size, device=place)
-        dense_accuracy = accuracy(model, test)
+        dense_accuracy = accuracy(model, test) if rank == 0 else None
         calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
         result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
+        if rank > 0:  # rank 0 speaks for all
+            return
         record = {
             "network": network,
             "data": data_name,

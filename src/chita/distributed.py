@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.ranks import ALONE, Ranks
+from chita.ranks import ALONE, Made, Ranks
 
 TIMEOUT = timedelta(minutes=10)  # how long a rank waits for the others
 PATIENCE = 5.0  # seconds to wait for the word of a rank whose connection is closed
@@ -53,7 +53,8 @@ class ProcessRanks(Ranks):
         self._group = group
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         on_gpu = dist.get_backend(group) == "nccl"
-        self._device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else None
+        gpu = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
+        self._device = torch.device(gpu)
         default = dist.distributed_c10d._get_default_store()
         prefix = f"chita/{group.group_name}"
         self._store = dist.PrefixStore(prefix, default)  # type: ignore[attr-defined]
@@ -83,24 +84,21 @@ class ProcessRanks(Ranks):
         return carried.to(tensor.device)
 
     def exchange(self, given: Tensor, bounds: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
-        """Rows for columns: each rank has some rows of all columns and gets its columns of all.
-
-        Args:
-            given: (p, counts[rank]), the rows of this rank.
-            bounds: rank r has the columns [bounds[r], bounds[r + 1]), p = bounds[-1].
-            counts: the number of rows that each rank gives.
-
-        Returns:
-            From every rank its rows of this rank's columns, (columns, count).
-        """
         columns = bounds[self.rank + 1] - bounds[self.rank]
         sent = [(stop - start) * counts[self.rank] for start, stop in pairwise(bounds)]
         received = [columns * count for count in counts]
-        mine = self._carried(given.flatten())
+        mine = given.to(self._device).flatten()
         found = mine.new_empty(sum(received))
         self._call(lambda: dist.all_to_all_single(found, mine, received, sent, group=self._group))
         parts = zip(torch.split(found, received), counts, strict=True)
         return [part.view(columns, count).to(given.device) for part, count in parts]
+
+    def from_first(self, make: Callable[[], Made]) -> Made:
+        box = [make() if self.rank == 0 else None]
+        first = dist.get_global_rank(self._group, 0)
+        self._call(lambda: dist.broadcast_object_list(box, first, group=self._group))
+        made: Any = box[0]
+        return cast(Made, made)
 
     def tell(self, error: BaseException) -> None:
         """Write down this rank's error for the others, unless one was there before."""
@@ -123,8 +121,7 @@ class ProcessRanks(Ranks):
 
     def _carried(self, tensor: Tensor) -> Tensor:
         """A copy where the group can see it: on this rank's GPU for NCCL, else in main memory."""
-        place = self._device or torch.device("cpu")
-        return tensor.detach().to(place, copy=True).contiguous()
+        return tensor.detach().to(self._device, copy=True).contiguous()
 
     def _call(self, collective: Callable[[], Any]) -> None:
         try:

@@ -7,8 +7,13 @@ same code with reductions that do nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import torch
 from torch import Tensor
+
+Made = TypeVar("Made")
 
 
 class Ranks:
@@ -32,6 +37,23 @@ class Ranks:
     def broadcast(self, tensor: Tensor, source: int) -> Tensor:
         """The tensor of the rank `source`; all give one of its shape."""
         return tensor
+
+    def exchange(self, given: Tensor, bounds: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
+        """Rows for columns: each rank has some rows of all columns and gets its columns of all.
+
+        Args:
+            given: (p, counts[rank]), the rows of this rank.
+            bounds: rank r has the columns [bounds[r], bounds[r + 1]), p = bounds[-1].
+            counts: the number of rows that each rank gives.
+
+        Returns:
+            From every rank its rows of this rank's columns, (columns, count).
+        """
+        return [given]
+
+    def from_first(self, make: Callable[[], Made]) -> Made:
+        """What rank 0 makes, on all ranks."""
+        return make()
 
     def total(self, count: int) -> int:
         """The sum of the ranks' counts."""

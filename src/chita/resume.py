@@ -73,8 +73,8 @@ def describe_run(
     return {
         **asdict(config),
         **sizes,
-        "the fingerprint of the model at the start": _fingerprint(tensors),
-        "the fingerprint of the data": first and _fingerprint(enumerate(tensors_of(first.content))),
+        "the fingerprint of the model at the start": fingerprint(tensors),
+        "the fingerprint of the data": first and fingerprint(enumerate(tensors_of(first.content))),
     }
 
 
@@ -164,7 +164,7 @@ def forget_finished(folder: Path) -> None:
     (folder / STAGE_FILE).unlink(missing_ok=True)
 
 
-def _fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:
+def fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:
     """Stands for the tensors: their names, types, shapes and values."""
     found = hashlib.sha256()
     for name, tensor in named:

@@ -8,14 +8,15 @@ import torch
 from torch import nn
 
 from chita.batches import Batch
-from chita.errors import ChitaError
 from chita.gradients.losses import Loss, batch_loss
 from chita.modes import device_of, evaluating
 
 
 @torch.no_grad()
-def mean_loss(model: nn.Module, batches: Iterable[Batch], loss: Loss | None = None) -> float:
-    """The mean loss over the samples of `batches`, in eval mode.
+def total_loss(
+    model: nn.Module, batches: Iterable[Batch], loss: Loss | None = None
+) -> tuple[float, int]:
+    """The sum of the losses over the samples of `batches`, in eval mode, and their number.
 
     Args:
         model: any module.
@@ -28,6 +29,4 @@ def mean_loss(model: nn.Module, batches: Iterable[Batch], loss: Loss | None = No
         for batch in batches:
             total += float(batch_loss(model, batch.to(device), loss)) * batch.size
             samples += batch.size
-    if not samples:
-        raise ChitaError("the mean loss needs at least one sample, got none")
-    return total / samples
+    return total, samples

@@ -14,6 +14,9 @@ from torch import Tensor
 from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import hard_threshold, top_k
 
+# At tau_c itself two weights are equal and rounding picks one; a step this much shorter is still on
+# the first piece, in float32 too.
+WITHIN = 1 - 1e-5
 SHRINK = 0.5  # backtracking: the factor by which a step that does not pay is cut
 SMALLEST = 2.0**-40  # and the share of the first step at which the search gives up
 
@@ -85,7 +88,7 @@ def paper_step(gamma: float) -> StepRule:
 
     def step(path: Path) -> Iterate:
         tau_c, tau_m = path.first_breaking_point(), path.first_piece_optimum()
-        return path.at(tau_m) if tau_m < tau_c else grow(path, tau_c, gamma)
+        return path.at(tau_m) if tau_m < tau_c else grow(path, WITHIN * tau_c, gamma)
 
     return step
 

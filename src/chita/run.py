@@ -1,0 +1,246 @@
+"""The stages of a run (algorithm 1): gradients, a solve, new weights, and again."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import Batch, SampleStream
+from chita.calibration import divide_samples
+from chita.checks import check_finite, check_model
+from chita.config import PruneConfig, kept_weights
+from chita.division import Division
+from chita.errors import ChitaError
+from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
+from chita.l0.algorithm import Layout
+from chita.l0.problem import Problem
+from chita.l0.solve import ALGORITHMS, Solution, solve_problem
+from chita.matrix import GradientMatrix
+from chita.memory import check_memory
+from chita.progress import stage_bar
+from chita.ranks import ALONE, Ranks
+from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
+from chita.resume import Finished, StageFile, describe_run, fingerprint
+from chita.ridge import Choice, RidgeSearch
+from chita.storage import HeldMatrix, HeldTarget, SharedTarget, Store
+from chita.surgeon.layer_wise import LayerInputs
+from chita.weights import Weights
+
+logger = logging.getLogger(__name__)
+
+
+class Run:
+    """One call of `chita.prune`: what the stages share."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        batches: Iterable[Any],
+        loss: Loss | None,
+        config: PruneConfig,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.began = time.perf_counter()
+        self.model, self.loss, self.config = model, loss, config
+        self.method = config.resolve_method()
+        check_model(model)
+        self.weights = Weights(model, config.include, config.exclude)
+        check_finite(self.weights)
+        self.samples = 0
+        self.held_out: list[Batch] = []
+        self.search = RidgeSearch()
+        self.rows: list[StageRow] = []
+        self.kept = torch.ones(self.weights.size, dtype=torch.bool, device=self.weights.device)
+        self.stage_file: StageFile | None = None
+        self.stream = SampleStream(())  # without curvature nothing is read
+        if self.method.curvature != "none":
+            self.stream = SampleStream(batches, seed=config.seed)
+            self.samples, self.held_out = divide_samples(self.stream, config)
+        sizes = tuple(weight.parameter.numel() for weight in self.weights)
+        self.ranks = ranks
+        self.division = Division(self._sharers(), Layout(sizes, config.block_size))
+        check_memory(self.method, self.division.layout, self.samples, self.weights.device)
+        if not kept_weights(self.weights.size, config.sparsity):
+            logger.warning(
+                "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
+            )
+
+    def _sharers(self) -> Ranks:
+        """The ranks that share A; without gradients there is little to share, and each does all."""
+        size = self.ranks.size
+        if size == 1 or self.method.curvature != "fisher":
+            return ALONE
+        if self.method.algorithm not in ALGORITHMS.values():
+            raise ChitaError(
+                f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
+                "chita++, chita-bso and chita-cd share the work"
+            )
+        if self.samples < size:
+            raise ChitaError(f"samples={self.samples} rows are too few for {size} ranks")
+        own = fingerprint(self.model.state_dict().items())
+        if not self.ranks.all(own == self.ranks.from_first(lambda: own)):
+            raise ChitaError("the model differs between the ranks: load the same weights on all")
+        return self.ranks
+
+    def keep_stages(self, folder: Path, *, resume: bool) -> None:
+        """Write each finished stage into `folder`, after going on from the one found there."""
+        sizes = {"n": self.samples, "p": self.weights.size}
+        run = describe_run(self.config, self.model, self.stream, sizes)
+        stage_file = StageFile(folder, run=run, stages=len(self.config.plan()))
+        finished = self.ranks.from_first(lambda: stage_file.begin(resume=resume))
+        self.stage_file = stage_file if self.ranks.rank == 0 else None
+        if finished is not None:
+            self.stream.seek(finished.place)
+            self.weights.replace(finished.weights)
+            self.rows, self.kept = finished.rows, finished.kept.to(self.weights.device)
+            self.search.last = finished.ridge_step
+            self.began -= finished.seconds
+
+    def finished(self) -> Finished:
+        return Finished(
+            weights=self.weights.vector(),
+            kept=self.kept,
+            rows=self.rows,
+            place=self.stream.place,
+            ridge_step=self.search.last,
+            seconds=time.perf_counter() - self.began,
+        )
+
+    def all_stages(self, progress: bool) -> PruneResult:
+        plan, done = self.config.plan(), len(self.rows)
+        with stage_bar(len(plan), show=progress) as advance:
+            for row in self.rows:
+                advance(row.sparsity)
+            for number, sparsity in enumerate(plan[done:], start=done + 1):
+                w0 = self.weights.vector()
+                try:
+                    row, support = self.stage(number, sparsity, w0)
+                except BaseException:
+                    self.weights.assign(w0)  # a second time, if that itself was interrupted
+                    raise
+                self.rows.append(row)
+                self.kept = torch.zeros_like(self.kept)
+                self.kept[support] = True
+                if self.stage_file is not None:
+                    self.stage_file.write(self.finished())
+                advance(sparsity)
+        seconds = Seconds(
+            gradients=sum(row.gradient_seconds for row in self.rows),
+            solve=sum(row.solve_seconds for row in self.rows),
+            total=time.perf_counter() - self.began,
+        )
+        return PruneResult(
+            model=self.model,
+            masks={name: mask.clone() for name, mask in self.weights.split(self.kept).items()},
+            layers=layer_rows(self.weights),
+            stages=self.rows,
+            samples=self.samples,
+            seconds=seconds,
+            peak_memory_bytes=peak_memory_bytes(self.weights.device),
+            config=self.config,
+        )
+
+    def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
+        """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
+        start = time.perf_counter()
+        matrix, loss = self.gradients(w0)
+        middle = time.perf_counter()
+        choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
+        solution = choice.solution
+        w = solution.w.to(self.weights.dtype)
+        if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
+            raise ChitaError(
+                f"stage {number} gave weights or an objective that are not finite; try a larger "
+                "ridge, or a loss of a smaller scale"
+            )
+        self.weights.replace(w)
+        end = time.perf_counter()
+        curvature = self.method.curvature
+        row = StageRow(
+            stage=number,
+            sparsity=sparsity,
+            kept=len(solution.support),
+            ridge=choice.ridge if curvature != "none" else None,
+            objective=solution.objective if curvature == "fisher" else None,
+            loss=loss,
+            held_out_loss=choice.held_out_loss,
+            iterations=solution.iterations,
+            converged=solution.converged,
+            jitter=solution.jitter,
+            gradient_seconds=middle - start,
+            solve_seconds=end - middle,
+        )
+        logger.info("%s", row)
+        return row, solution.support
+
+    def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
+        """A at the current weights, or what stands for it, and the loss there.
+
+        Without curvature, a matrix of no rows.
+        """
+        if self.method.curvature == "none":
+            dtype = torch.promote_types(w0.dtype, torch.float32)
+            return HeldMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
+        batch, loss = self.config.batch, self.loss
+        if self.method.curvature == "inputs":
+            seen = layer_inputs(
+                self.model, self.weights, self.stream, samples=self.samples * batch, loss=loss
+            )
+            return LayerInputs(seen.moments, w0), seen.loss
+        ranks, rows = self.division.ranks, self.division.rows(self.samples)
+        store: Store = HeldTarget
+        if ranks.size > 1:
+            store = partial(SharedTarget, ranks=ranks, bounds=self.division.bounds, counts=rows)
+        self.stream.skip(sum(rows[: ranks.rank]) * batch)
+        found = gradient_matrix(
+            self.model,
+            self.weights,
+            self.stream,
+            rows=rows[ranks.rank],
+            batch=batch,
+            loss=loss,
+            store=store,
+        )
+        self.stream.skip(sum(rows[ranks.rank + 1 :]) * batch)
+        total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))
+        return found.matrix, float(total) / self.samples
+
+    def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
+        """The solution of a stage with the ridge given, or with the best one found."""
+        config = self.config
+        options = replace(
+            self.method.options, continuation=config.continuation, seed=int(config.seed)
+        )
+        if config.iterations is not None:
+            options = replace(options, iterations=config.iterations)
+        alpha = 1 / config.batch if config.first_order else 0.0
+        start = self.division.part(w0).to(matrix.dtype)
+
+        def solve(ridge: float) -> Solution:
+            problem = Problem.build(matrix, start, lam=ridge, alpha=alpha)
+            part = solve_problem(
+                problem, k, self.method.algorithm, options=options, layout=self.division.layout
+            )
+            return self.division.whole(part)
+
+        def held_out_loss(w: Tensor) -> float:
+            ranks = self.division.ranks
+            with self.weights.lent(w):
+                own = self.held_out[ranks.rank :: ranks.size]
+                total, samples = total_loss(self.model, own, self.loss)
+            both = ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
+            return float(both[0] / both[1])
+
+        if self.held_out:
+            return self.search.choose(solve, held_out_loss)
+        ridge = 0.0 if config.ridge == "auto" else config.ridge  # without curvature it is unused
+        return Choice(solve(ridge), ridge, None)
