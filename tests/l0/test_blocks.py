@@ -27,11 +27,13 @@ def test_blocks_are_even_and_never_cross_layers(layers: list[int], block_size: i
 def test_one_block_is_the_plain_solver(method) -> None:  # type: ignore[no-untyped-def]
     problem = random_problem(0, n=20, p=50)
     A = problem.matrix.whole().t()
-    plain = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method)
-    block = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method, block_size=50)
-    assert torch.equal(plain.w, block.w)
+    # In batches there is no active set, and IHT is not cut into cycles.
+    options = {"active": 0, "tol": 0.0} if method == "bso" else {}
+    plain = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method, **options)
+    block = solve(A, problem.w0, 12, lam=0.05, alpha=1.0, method=method, block_size=50, **options)
+    assert torch.equal(plain.support, block.support)
+    assert torch.allclose(plain.w, block.w, rtol=0, atol=1e-9)
     assert plain.objective == pytest.approx(block.objective, rel=1e-12)
-    assert plain.iterations == block.iterations
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
@@ -57,7 +59,7 @@ def test_the_objective_is_global_and_below_the_magnitude_solution(
     A = problem.matrix.whole().t()
     solution = solve(A, problem.w0, 12, lam=0.05, alpha=alpha, block_size=block_size)
     assert solution.objective == pytest.approx(dense_objective(problem, solution.w), rel=1e-10)
-    assert solution.objective <= problem.start(12).objective
+    assert solution.objective <= problem.start(12).objective * (1 + 1e-12)
     assert solution.history[0] >= solution.history[-1] == solution.objective
     assert int((solution.w != 0).sum()) <= 12
 

@@ -27,9 +27,7 @@ def test_the_point_is_that_of_offset_zero() -> None:
 
 def test_the_record_tells_of_the_problem_itself() -> None:
     problem = random_problem(1, alpha=1.0)
-    trace = Trace(10, [problem.start(6).objective])
-    WithoutFirstOrder(ALGORITHMS["bso"]).run(
-        problem, problem.start(6), Layout((16,)), Options(), trace
-    )
+    trace = Trace(10)
+    WithoutFirstOrder(ALGORITHMS["bso"]).run(problem, 6, Layout((16,)), Options(), trace)
     assert trace.history == [problem.start(6).objective]
     assert 0 < trace.iterations <= 10

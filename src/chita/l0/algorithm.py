@@ -1,4 +1,4 @@
-"""What an algorithm is: it takes P_k(w0) to a pruned point of the problem."""
+"""What an algorithm is: it takes a problem and k to a pruned point."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from chita.l0.blocks import cut_blocks, solve_blocks
+from torch import Tensor
+
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem
+from chita.l0.blocks import cut_blocks, solve_batches, solve_blocks
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 
 SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
+BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], tuple[Tensor, Tensor, bool]]
 
 
 @dataclass(frozen=True)
@@ -33,33 +37,56 @@ class Layout:
         return None if self.block_size is None else cut_blocks(self.layers, self.block_size)
 
 
+def begin(problem: Problem, k: int, trace: Trace) -> Iterate:
+    """P_k(w0), where every method starts, and the first entry of the history."""
+    x = problem.start(k)
+    trace.history.append(x.objective)
+    return x
+
+
 class Algorithm(Protocol):
     """A way to solve problem (main-problem), exactly or not."""
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        """From x = P_k(w0) to a point with k weights, and whether that converged."""
+        """A point with k weights, its residual computed afresh, and whether that converged.
+
+        The history in `trace` begins with the objective at P_k(w0).
+        """
         ...  # pragma: no cover
 
 
 @dataclass(frozen=True)
 class SupportThenUpdate:
     """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
-    moves the weights on that support; whole, or block by block (algorithm 6)."""
+    moves the weights on that support; whole, or block by block (algorithm 6).
+
+    Attributes:
+        support: the rule.
+        update: of the weights.
+        batched: both for a batch of blocks at once, with the paper's step size and no continuation.
+    """
 
     support: SupportRule
     update: Refine
+    batched: BatchRule | None = None
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        def whole(part: Problem, start: Iterate, record: Trace) -> tuple[Iterate, bool]:
-            start = shrink_support(part, start, options.continuation)
-            point, settled = self.support(part, start, options, record)
+        def whole(part: Problem, x: Iterate, record: Trace) -> tuple[Iterate, bool]:
+            x = shrink_support(part, x, options.continuation)
+            point, settled = self.support(part, x, options, record)
             return self.update(part, point, options, record), settled
 
         blocks = layout.blocks
         if blocks is None:
-            return whole(problem, x, trace)
-        return solve_blocks(problem, x, blocks, whole, trace)
+            x, settled = whole(problem, begin(problem, k, trace), trace)
+            return problem.at(x.w, x.support), settled
+        batched = self.batched
+        if batched is None or options.step != "paper" or options.continuation:
+            return solve_blocks(problem, k, blocks, whole, trace)
+        return solve_batches(
+            problem, k, blocks, lambda part, x, record: batched(part, x, options, record), trace
+        )

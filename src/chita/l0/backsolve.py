@@ -16,10 +16,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.errors import ChitaError
+from chita.l0.batched_algebra import damped_solve
 from chita.l0.problem import Iterate, Problem
 
 logger = logging.getLogger(__name__)
+
+SINGULAR = "the backsolve's system is singular: %.3g added to its diagonal"
 
 
 @dataclass(frozen=True)
@@ -61,35 +63,34 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     return Backsolved(point if point.objective <= x.objective else x, jitter)
 
 
-def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
-    """float64 where the rounding of a float32 Gram product is not small beside mu.
+def rounds_too_much(dtype: torch.dtype, n: int, largest: float, mu: float) -> bool:
+    """Whether the rounding of an n x n Gram product is not small beside mu.
 
     The rounding errors of the entries are about eps max_i |a_i|^2, and as a random matrix their
     norm is about sqrt(n) times that.
+
+    Args:
+        dtype: that the product is accumulated in.
+        n: its size.
+        largest: max_i |a_i|^2 over the rows.
+        mu: what is added to its diagonal.
     """
+    error: float = torch.finfo(dtype).eps * n**0.5 * largest
+    return 10 * error > mu
+
+
+def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
+    """float64 where the rounding of a float32 Gram product is not small beside mu."""
     matrix = problem.matrix
-    eps = torch.finfo(matrix.dtype).eps
-    error = eps * matrix.n**0.5 * float(matrix.row_square_norms(support).max())
-    return torch.float64 if 10 * error > problem.mu else matrix.dtype
+    largest = float(matrix.row_square_norms(support).max())
+    wide = rounds_too_much(matrix.dtype, matrix.n, largest, problem.mu)
+    return torch.float64 if wide else matrix.dtype
 
 
 def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:
-    """(system + (mu + jitter) I)^-1 rhs, the jitter 0 unless Cholesky fails without."""
-    system = system.double() + mu * torch.eye(
-        len(system), dtype=torch.float64, device=system.device
-    )
-    # Enough that the huge solutions of a nearly singular system do not drown in their rounding.
-    least = torch.finfo(torch.float64).eps ** (2 / 3) * (float(system.diagonal().max()) or 1.0)
-    jitter = 0.0
-    factor, failed = torch.linalg.cholesky_ex(system)
-    while bool(failed):
-        added = 9 * jitter or least
-        if not added < 1e6 * least:
-            raise ChitaError("the backsolve's system is not finite: A holds too large values")
-        jitter += added
-        system.diagonal().add_(added)
-        factor, failed = torch.linalg.cholesky_ex(system)
+    """(system + (mu + jitter) I)^-1 rhs, and the jitter, which is told if there is any."""
+    solution, jitters = damped_solve(system[None], mu, rhs[None])
+    jitter = float(jitters)
     if jitter:
-        logger.warning("the backsolve's system is singular: %.3g added to its diagonal", jitter)
-    solution = torch.cholesky_solve(rhs.double()[:, None], factor)[:, 0]
-    return solution.to(rhs.dtype), jitter
+        logger.warning(SINGULAR, jitter)
+    return solution[0], jitter

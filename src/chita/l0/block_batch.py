@@ -43,7 +43,7 @@ class BlockBatch:
         sizes = self.sizes
         if len(set(sizes)) == 1:
             return entries.view(len(sizes), sizes[0], *entries.shape[1:])
-        return pad_sequence(torch.split(entries, sizes), batch_first=True)
+        return pad_sequence(list(torch.split(entries, sizes)), batch_first=True)
 
     def unstack(self, stacked: Tensor) -> Tensor:
         """What the weights of the blocks have, (b, B), as one vector without the padding."""

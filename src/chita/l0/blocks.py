@@ -1,18 +1,35 @@
-"""The stratified block-wise approximation (algorithm 6): every diagonal block solved on its own."""
+"""The stratified block-wise approximation (algorithm 6): every diagonal block solved on its own.
+
+The columns of A are read once: while those of a batch of blocks are there, their problems are
+solved, and what each point of interest adds to the global residual is summed up.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem
+from chita.l0.block_batch import BlockBatch, block_batches
 from chita.l0.options import Trace
 from chita.l0.problem import Iterate, Problem
+from chita.l0.threshold import hard_threshold
+from chita.matrix import GradientMatrix
+from chita.storage import HeldMatrix
 
 logger = logging.getLogger(__name__)
 
+CACHE = 2**25  # bytes of columns in a batch on a CPU, whose caches they should not leave
+GPU_SHARE = 16  # and on a GPU one in this many of its memory: it needs many blocks to be busy
+ALIKE = 0.75  # the smallest block of a batch has this share of the largest's size: little padding
+
+# Takes a batch of blocks and P_k(w0) to weights, (b, B), and which of them are kept, (b, B), and
+# says whether all blocks settled.
+BatchSolver = Callable[[BatchedProblem, BatchedPoint, Trace], tuple[Tensor, Tensor, bool]]
 # Takes a block's problem and its starting point to its solution, and says whether it settled.
 BlockSolver = Callable[[Problem, Iterate, Trace], tuple[Iterate, bool]]
 
@@ -35,45 +52,103 @@ def cut_blocks(layers: Sequence[int], block_size: int) -> list[tuple[int, int]]:
 
 
 def solve_blocks(
-    problem: Problem,
-    x: Iterate,
-    blocks: Sequence[tuple[int, int]],
-    solve: BlockSolver,
-    trace: Trace,
+    problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BlockSolver, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 6, one block after the other. Returns the point reached, its residual computed
+    afresh, and whether every block converged."""
+    batches = (BlockBatch((block,)) for block in blocks)
+    return _one_pass(problem, k, batches, _alone(solve), trace)
+
+
+def solve_batches(
+    problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BatchSolver, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 6, many blocks at once. Returns what `solve_blocks` does."""
+    batches = block_batches(blocks, columns_at_once(problem.matrix), ALIKE)
+    return _one_pass(problem, k, batches, solve, trace)
+
+
+def columns_at_once(matrix: GradientMatrix) -> int:
+    """The columns in a batch of blocks at most."""
+    room = CACHE
+    if matrix.device.type == "cuda":
+        room = torch.cuda.get_device_properties(matrix.device).total_memory // GPU_SHARE
+    return room // max(matrix.n * matrix.dtype.itemsize, 1)
+
+
+def _one_pass(
+    problem: Problem, k: int, batches: Iterable[BlockBatch], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 6: each block keeps as many weights as the magnitude solution x has in it.
 
     The blocks know nothing of each other, so that together they can overshoot: a solution whose
-    global objective is above x's is drawn back towards w0 as far as it takes. Returns the point
-    reached and whether every block converged.
+    global objective is above x's is drawn back towards w0 as far as it takes.
     """
-    w, supports, converged = torch.zeros_like(x.w), [], True
-    for start, stop in blocks:
-        first, last = torch.searchsorted(x.support, x.support.new_tensor([start, stop])).tolist()
-        if first == last:
-            continue
-        block = Problem(
-            problem.matrix.span(start, stop), problem.w0[start:stop], problem.mu, problem.offset
+    matrix, w0 = problem.matrix, problem.w0
+    largest, support = hard_threshold(w0, k, problem.ranks)
+    chosen = torch.zeros_like(w0, dtype=torch.bool).index_fill_(0, support, True)
+    w, kept, converged = torch.zeros_like(w0), torch.zeros_like(chosen), True
+    # A d for x, for the blocks' solutions together, and for w0 on their support.
+    displaced = torch.zeros(3, matrix.n, dtype=torch.float64, device=w0.device)
+    for batch in batches:
+        part = BatchedProblem(
+            batch.stack_own(matrix.read(batch.start, batch.stop)),
+            batch.stack(w0),
+            kept=batch.stack(chosen),
+            mu=problem.mu,
+            offset=problem.offset,
         )
-        record = Trace(trace.limit)
-        point = block.at(x.w[start:stop], x.support[first:last] - start)
-        solved, settled = solve(block, point, record)
-        w[start:stop] = solved.w
-        supports.append(solved.support + start)
+        x = part.start()
+        displaced[0] += (x.rho - problem.offset).double().sum(0)
+        w_b, kept_b, settled = solve(part, x, trace)
+        ends = torch.stack([w_b - part.w0, torch.where(kept_b, 0.0, -part.w0)], 1)
+        displaced[1:] += (ends @ part.columns).double().sum(0)
+        w[batch.start : batch.stop] = batch.unstack(w_b)
+        kept[batch.start : batch.stop] = batch.unstack(kept_b)
         converged = converged and settled
-        trace.iterations = max(trace.iterations, record.iterations)
-        trace.jitter = max(trace.jitter, record.jitter)
-    together = problem.at(w, torch.cat([x.support[:0], *supports]))
-    if together.objective > x.objective:
-        together = _draw_back(problem, x, together)
+    rho = (problem.ranks.sum(displaced) + problem.offset).to(w0.dtype)
+
+    def point(w: Tensor, support: Tensor, rho: Tensor) -> Iterate:
+        return Iterate(w, support, rho, problem.objective(w, rho))
+
+    start, support = point(largest, support, rho[0]), kept.nonzero()[:, 0]
+    together = point(w, support, rho[1])
+    trace.history.append(start.objective)
+    if together.objective > start.objective:
+        still = point(torch.where(kept, w0, 0.0), support, rho[2])
+        together = _draw_back(problem, start, still, together)
     return together, problem.ranks.all(converged)
 
 
-def _draw_back(problem: Problem, x: Iterate, together: Iterate) -> Iterate:
-    """The best point between w0 on the support of `together` and `together`, or x if better."""
-    w = torch.zeros_like(x.w)
-    w[together.support] = problem.w0[together.support]
-    still = problem.at(w, together.support)
+def _alone(solve: BlockSolver) -> BatchSolver:
+    """A solver of blocks for batches of one."""
+
+    def solve_one(
+        problem: BatchedProblem, x: BatchedPoint, trace: Trace
+    ) -> tuple[Tensor, Tensor, bool]:
+        w, kept = torch.zeros_like(problem.w0), torch.zeros_like(problem.kept)
+        support = problem.kept[0].nonzero()[:, 0]
+        if len(support) == 0:
+            return w, kept, True
+        start = w[0].index_copy(0, support, problem.w0[0, support])
+        matrix = HeldMatrix(problem.columns[0])
+        record = Trace(trace.limit)
+        solved, settled = solve(
+            Problem(matrix, problem.w0[0], problem.mu, problem.offset),
+            Iterate(start, support, x.rho[0], float(x.objective)),
+            record,
+        )
+        w[0], kept[0, solved.support] = solved.w, True
+        trace.iterations = max(trace.iterations, record.iterations)
+        trace.jitter = max(trace.jitter, record.jitter)
+        return w, kept, settled
+
+    return solve_one
+
+
+def _draw_back(problem: Problem, x: Iterate, still: Iterate, together: Iterate) -> Iterate:
+    """The best point between `still`, which is w0 on the support of `together`, and `together`; or
+    x if that is better."""
     # Q along the line still + t (together - still) is a parabola, given its two ends and a slope.
     moved, change = together.w - still.w, together.rho - still.rho
     slope = float(still.rho.double() @ change.double())
@@ -81,7 +156,8 @@ def _draw_back(problem: Problem, x: Iterate, together: Iterate) -> Iterate:
     slope += problem.mu * float(problem.ranks.sum(along))
     curvature = 2 * (together.objective - still.objective - slope)
     share = min(max(-slope / curvature, 0.0), 1.0) if curvature > 0 else 0.0
-    between = problem.at(still.w + share * moved, together.support)
+    w, rho = still.w + share * moved, still.rho + share * change
+    between = Iterate(w, together.support, rho, problem.objective(w, rho))
     if between.objective > x.objective:
         logger.info("the blocks overshoot together: the largest weights do better, and stay")
         return x

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,11 +15,17 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.l0.active_set import active_set
 from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
+from chita.l0.backsolve import SINGULAR
+from chita.l0.batched_backsolve import batched_backsolve
+from chita.l0.batched_iht import batched_iht
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem
 from chita.l0.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import GradientMatrix
 from chita.storage import HeldMatrix
+
+logger = logging.getLogger(__name__)
 
 Solver = Literal["bso", "cd", "iht"]
 
@@ -63,8 +70,21 @@ def refined_support(
     return active_set(problem, x, options, refine, trace)
 
 
+def batched_bso(
+    problem: BatchedProblem, x: BatchedPoint, options: Options, trace: Trace
+) -> tuple[Tensor, Tensor, bool]:
+    """Algorithm 5 in a batch of blocks, which are small enough to need no active set."""
+    x, updates, settled = batched_iht(problem, x, options)
+    x, jitter = batched_backsolve(problem, x)
+    if jitter and not trace.jitter:
+        logger.warning(SINGULAR, jitter)
+    trace.iterations = max(trace.iterations, updates)
+    trace.jitter = max(trace.jitter, jitter)
+    return problem.spread(x.support, x.values), problem.inside(x), settled
+
+
 ALGORITHMS: dict[str, Algorithm] = {
-    "bso": SupportThenUpdate(iht_support, refine_by_backsolve),  # algorithm 5
+    "bso": SupportThenUpdate(iht_support, refine_by_backsolve, batched_bso),  # algorithm 5
     "cd": SupportThenUpdate(refined_support, no_refinement),  # algorithm 4
     "iht": SupportThenUpdate(iht_support, no_refinement),
 }
@@ -79,11 +99,9 @@ def solve_problem(
     layout: Layout | None = None,
 ) -> Solution:
     """Solve a problem on tensors; one layer without blocks is the default layout."""
-    x = problem.start(k)
-    trace = Trace(options.iterations, [x.objective])
+    trace = Trace(options.iterations)
     layout = layout or Layout((problem.matrix.p,))
-    x, converged = algorithm.run(problem, x, layout, options, trace)
-    x = problem.at(x.w, x.support)
+    x, converged = algorithm.run(problem, k, layout, options, trace)
     # The objective is computed afresh at the end; what the updates of the residual had rounded
     # below it on the way was never reached. (A rival may truly end above where it started.)
     rounded = x.objective * (1 - ROUNDING)

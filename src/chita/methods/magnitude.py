@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chita.l0.algorithm import Layout
+from chita.l0.algorithm import Layout, begin
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.shares import top_k_by_layer
@@ -16,11 +16,12 @@ class LargestWeights:
     by_layer: bool = False
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
+        x = begin(problem, k, trace)
         if not self.by_layer:
             return x, True
-        kept = top_k_by_layer(problem.w0, len(x.support), layout.layers)
+        kept = top_k_by_layer(problem.w0, k, layout.layers)
         return problem.unmoved(kept), True
 
 

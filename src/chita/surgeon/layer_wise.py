@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.l0.algorithm import Layout
+from chita.l0.algorithm import Layout, begin
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.shares import top_k_by_layer
@@ -47,14 +47,15 @@ class LayerWise:
     """The summed surgeon's update of every layer on its own, for a problem of LayerInputs."""
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
         assert isinstance(problem.matrix, LayerInputs)
+        begin(problem, k, trace)
         sizes = list(layout.layers)
         parts = zip(torch.split(problem.w0, sizes), problem.matrix.moments, strict=True)
         layers = [_Layer(w.double(), moment, problem.mu) for w, moment in parts]
         statistic = torch.cat([layer.statistic for layer in layers])
-        kept = top_k_by_layer(statistic, len(x.support), layout.layers)
+        kept = top_k_by_layer(statistic, k, layout.layers)
         mask = torch.zeros_like(statistic).index_fill_(0, kept, 1.0)
         masks = torch.split(mask, sizes)
         moved = [layer.prune(part) for layer, part in zip(layers, masks, strict=True)]

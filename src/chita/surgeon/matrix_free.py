@@ -21,10 +21,11 @@ from torch import Tensor
 
 from chita.l0.algorithm import Layout
 from chita.l0.backsolve import gram_dtype
+from chita.l0.batched_algebra import lower_gram, times
 from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
-from chita.matrix import CHUNK, PANELS
-from chita.surgeon.inverse import Inverse, all_blocks, cholesky, require_ridge, times
+from chita.matrix import CHUNK
+from chita.surgeon.inverse import Inverse, all_blocks, cholesky, require_ridge
 
 FACTOR_ENTRY = 8  # bytes of a float64
 
@@ -88,7 +89,7 @@ class WeightSpace:
 
     def __init__(self, problem: Problem, batch: BlockBatch) -> None:
         columns = batch.stack(problem.matrix.whole()).double()
-        self.factor = cholesky(_symmetric(columns.mT), problem.mu)
+        self.factor = cholesky(lower_gram(columns.mT), problem.mu)
 
     def diagonal(self) -> Tensor:
         unit = torch.eye(self.factor.shape[1], dtype=torch.float64, device=self.factor.device)
@@ -109,22 +110,11 @@ def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
     """A_b A_b^T for every block, (b, n, n); the lower triangle will do."""
     matrix = problem.matrix
     if len(batch.blocks) > 1:
-        return _symmetric(batch.stack(matrix.whole()).to(dtype))
+        return lower_gram(batch.stack(matrix.whole()).to(dtype))
     if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
         matrix = matrix.span(batch.start, batch.stop)
     every = torch.arange(matrix.p, device=matrix.device)
     return matrix.gram(every, dtype)[None]
-
-
-def _symmetric(x: Tensor) -> Tensor:
-    """The lower triangle of x^T x, (b, i, j) to (b, j, j): panels that skip most of the upper."""
-    size = x.shape[2]
-    product = x.new_zeros(len(x), size, size)
-    panel = -(-size // PANELS)
-    for start in range(0, size, panel):
-        stop = min(start + panel, size)
-        product[:, start:stop, :stop] = x[:, :, start:stop].mT @ x[:, :, :stop]
-    return product
 
 
 def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:

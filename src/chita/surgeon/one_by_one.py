@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.l0.algorithm import Layout
+from chita.l0.algorithm import Layout, begin
 from chita.l0.blocks import solve_blocks
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
@@ -42,7 +42,7 @@ class OneByOne:
     """
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
         require_ridge(problem)
 
@@ -51,8 +51,8 @@ class OneByOne:
 
         blocks = layout.blocks
         if blocks is None:
-            return whole(problem, x, trace)
-        return solve_blocks(problem, x, blocks, whole, trace)
+            return whole(problem, begin(problem, k, trace), trace)
+        return solve_blocks(problem, k, blocks, whole, trace)
 
 
 def one_by_one_memory(layout: Layout, n: int) -> int:

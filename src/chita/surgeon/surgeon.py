@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.l0.algorithm import Layout
+from chita.l0.algorithm import Layout, begin
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import top_k
@@ -40,15 +40,16 @@ class Surgeon:
     first_order: bool = False
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
         """The ranking is global: blocks make H^-1 block-diagonal, and no more."""
+        begin(problem, k, trace)
         inverse = BlockDiagonal(problem, layout, self.invert)
         w = problem.w0
         if self.first_order:
             w = w - inverse.product(problem.matrix.adjoint(problem.offset))
         diagonal = _mend(problem, inverse.diagonal().to(w.dtype))
-        kept = top_k(w / diagonal.sqrt(), len(x.support))
+        kept = top_k(w / diagonal.sqrt(), k)
         mask = torch.zeros_like(w).index_fill_(0, kept, 1.0)
         moved = w - inverse.product((1 - mask) * w / diagonal)
         return problem.at(mask * moved, kept), True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from chita.l0.algorithm import Algorithm, Layout
+from chita.l0.algorithm import Algorithm, Layout, begin
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 
@@ -16,13 +16,12 @@ class WithoutFirstOrder:
     algorithm: Algorithm
 
     def run(
-        self, problem: Problem, x: Iterate, layout: Layout, options: Options, trace: Trace
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
+        begin(problem, k, trace)
         still = replace(problem, offset=problem.offset.new_zeros(problem.matrix.n))
         # Its objective is another one, which has no place in the history of this problem.
         record = Trace(trace.limit)
-        point, settled = self.algorithm.run(
-            still, still.at(x.w, x.support), layout, options, record
-        )
+        point, settled = self.algorithm.run(still, k, layout, options, record)
         trace.iterations, trace.jitter = record.iterations, record.jitter
         return problem.at(point.w, point.support), settled
