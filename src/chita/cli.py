@@ -120,6 +120,12 @@ def prune_command(
         bool, typer.Option("--reestimate-bn", help="Re-estimate batch norm first.")
     ] = False,
     seed: Seed = 0,
+    memory: Annotated[
+        str | None, typer.Option(help="The most memory to take, such as 8GB; all by default.")
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(help="A is stored in float32, bfloat16 or float16.")
+    ] = "float32",
     device: Device = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and the result.")] = None,
     resume: Annotated[
@@ -149,6 +155,8 @@ def prune_command(
         "include": include or known.prunable,
         "exclude": exclude or None,
         "seed": seed,
+        "memory": memory,
+        "storage": storage,
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
     _check_out(out, resume=resume)

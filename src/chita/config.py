@@ -11,10 +11,12 @@ from typing import Any, Literal
 from chita.errors import ChitaError
 from chita.methods import Method, get_method
 from chita.schedule import sparsities
+from chita.sizes import parse_bytes
 
 Ridge = float | Literal["auto"]
 
 SCHEDULE = "polynomial"
+STORAGE = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class PruneConfig:
     include: Sequence[str] | str | None = None
     exclude: Sequence[str] | str | None = None
     seed: int = 0
+    memory: int | str | None = None
+    storage: str = "float32"
 
     def __post_init__(self) -> None:
         _require("sparsity", self.sparsity, _is_share, "a number in [0, 1)")
@@ -55,9 +59,12 @@ class PruneConfig:
         for name in ("include", "exclude"):
             what = "a glob pattern of parameter names, or several"
             _require(name, getattr(self, name), _are_patterns, what)
+        _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._make_plain()
         self.plan()
+        if self.memory is not None:
+            parse_bytes("memory", self.memory)
 
     def _make_plain(self) -> None:
         """Numbers as Python has them: those of NumPy are no good for JSON or a generator."""
@@ -70,6 +77,11 @@ class PruneConfig:
     def resolve_method(self) -> Method:
         """The method that the configuration names."""
         return get_method(self.method, self.solver)
+
+    @property
+    def budget(self) -> int | None:
+        """`memory` in bytes."""
+        return None if self.memory is None else parse_bytes("memory", self.memory)
 
     def plan(self) -> list[float]:
         """The sparsity of each stage."""

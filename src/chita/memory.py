@@ -10,11 +10,14 @@ import torch
 from chita.errors import ChitaError
 from chita.l0.algorithm import Layout
 from chita.methods.method import Method
+from chita.resident import resident_bytes
 
 ENTRY = 4  # bytes of a float32
 
 
-def check_memory(method: Method, layout: Layout, n: int, device: torch.device) -> None:
+def check_memory(
+    method: Method, layout: Layout, n: int, device: torch.device, budget: int | None = None
+) -> None:
     """Raise a ChitaError if A and what the method needs beside it do not fit.
 
     Args:
@@ -22,8 +25,9 @@ def check_memory(method: Method, layout: Layout, n: int, device: torch.device) -
         layout: the layers, and the blocks they are cut into.
         n: the rows of A.
         device: where A lives.
+        budget: the bytes that the process may take in all; None for what is free.
     """
-    free = free_bytes(device)
+    free = free_bytes(device) if budget is None else max(0, budget - resident_bytes(device))
     matrix = n * sum(layout.layers) * ENTRY if method.curvature == "fisher" else 0
 
     def needed(block_size: int | None) -> int:

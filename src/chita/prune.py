@@ -40,6 +40,8 @@ def prune(
     exclude: Sequence[str] | str | None = None,
     inplace: bool = True,
     seed: int = 0,
+    memory: int | str | None = None,
+    storage: str = "float32",
     progress: bool = True,
     checkpoints: str | Path | None = None,
     resume: bool = False,
@@ -79,6 +81,12 @@ def prune(
         inplace: prune the model itself, or a copy.
         seed: batches given as a list are read in an order drawn from it, and CBS draws its
             starts from it.
+        memory: the most that the process may take, such as "8GB", or bytes; on a GPU, what it may
+            take there. A is then held, written to a temporary file (in TMPDIR) or computed in
+            several passes, whichever fits and takes the least time. The outcome is the same but
+            for rounding.
+        storage: what A is stored in, "float32" (float64 if the model is), "bfloat16" or "float16";
+            products are computed in full precision.
         progress: show a bar.
         checkpoints: a folder for the last finished stage, written after each.
         resume: go on after the stage found there, if any. The arguments must be the same, and the
@@ -106,6 +114,8 @@ def prune(
         include=include,
         exclude=exclude,
         seed=seed,
+        memory=memory,
+        storage=storage,
     )
     if loss is not None and not callable(loss):
         raise ChitaError(f"loss must be a function of outputs and targets, got {loss!r}")

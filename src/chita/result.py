@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -136,18 +135,3 @@ def layer_rows(weights: Weights) -> list[LayerRow]:
         )
         for weight in weights
     ]
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory held so far: by the GPU's allocator, or else by the process.
-
-    0 where the system does not tell, as on Windows.
-    """
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    try:
-        import resource
-    except ImportError:
-        return 0
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts in KiB but for macOS
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -25,13 +25,14 @@ from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
 from chita.l0.solve import ALGORITHMS, Solution, solve_problem
 from chita.matrix import GradientMatrix
-from chita.memory import check_memory
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
-from chita.result import PruneResult, Seconds, StageRow, layer_rows, peak_memory_bytes
+from chita.resident import peak_memory_bytes
+from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run, fingerprint
 from chita.ridge import Choice, RidgeSearch
-from chita.storage import HeldMatrix, HeldTarget, SharedTarget, Store
+from chita.storage import HeldMatrix, SharedTarget, Store
+from chita.store import check_store, pick_store
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 
@@ -68,7 +69,14 @@ class Run:
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.ranks = ranks
         self.division = Division(self._sharers(), Layout(sizes, config.block_size))
-        check_memory(self.method, self.division.layout, self.samples, self.weights.device)
+        check_store(
+            config,
+            self.method,
+            self.division.layout,
+            n=self.samples,
+            device=self.weights.device,
+            ranks=self.division.ranks,
+        )
         if not kept_weights(self.weights.size, config.sparsity):
             logger.warning(
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
@@ -152,7 +160,7 @@ class Run:
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
         start = time.perf_counter()
-        matrix, loss = self.gradients(w0)
+        matrix, loss = self.gradients(w0, sparsity)
         middle = time.perf_counter()
         choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
         solution = choice.solution
@@ -182,8 +190,8 @@ class Run:
         logger.info("%s", row)
         return row, solution.support
 
-    def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
-        """A at the current weights, or what stands for it, and the loss there.
+    def gradients(self, w0: Tensor, sparsity: float) -> tuple[GradientMatrix, float | None]:
+        """A at the current weights, or what stands for it, and the loss there, for a stage.
 
         Without curvature, a matrix of no rows.
         """
@@ -197,7 +205,8 @@ class Run:
             )
             return LayerInputs(seen.moments, w0), seen.loss
         ranks, rows = self.division.ranks, self.division.rows(self.samples)
-        store: Store = HeldTarget
+        layout, k = self.division.layout, kept_weights(self.weights.size, sparsity)
+        store: Store = pick_store(self.config, self.method, layout, n=self.samples, k=k)
         if ranks.size > 1:
             store = partial(SharedTarget, ranks=ranks, bounds=self.division.bounds, counts=rows)
         self.stream.skip(sum(rows[: ranks.rank]) * batch)

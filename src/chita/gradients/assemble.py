@@ -79,7 +79,7 @@ def gradient_matrix(
         filler = _Filler(model, weights, rows, batch, loss, target)
         filler.write(row)
         del row  # as large as a row of A is
-        size = min(rows_at_once(demand.row_bytes, demand.device), target.most_rows)
+        size = min(demand.chunk, target.most_rows)
         rest: Iterable[Batch] = stream.take((rows - 1) * batch, size * batch, unit=batch)
         if target.several_passes:
             rest = list(rest)
@@ -104,12 +104,14 @@ def _first_row(
         row = plain_row(model, weights.entries, batch.to(device), loss)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+    each = row_bytes(owners(model, weights), saved)
     demand = Demand(
         rows=rows,
         columns=weights.size,
         dtype=_dtype(weights),
         device=device,
-        row_bytes=row_bytes(owners(model, weights), saved),
+        chunk=min(rows, rows_at_once(each, device)),
+        row_bytes=each,
         row_seconds=perf_counter() - began,
         sample_bytes=sum(t.numel() * t.element_size() for t in tensors_of(batch.content)),
     )

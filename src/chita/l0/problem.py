@@ -17,6 +17,8 @@ from chita.l0.threshold import hard_threshold
 from chita.matrix import GradientMatrix
 from chita.ranks import Ranks
 
+PIECE = 1 << 20  # entries of a vector, still in the cache when they are read again
+
 
 @dataclass(frozen=True)
 class Iterate:
@@ -70,7 +72,7 @@ class Problem:
 
     def objective(self, w: Tensor, rho: Tensor) -> float:
         """Q(w), summed in float64, given its residual."""
-        ridge = self.ranks.sum((w - self.w0).double().square().sum())
+        ridge = self.ranks.sum(_square_distance(w, self.w0))
         return float(rho.double().square().sum() / 2 + ridge * (self.mu / 2)) + self.constant
 
     def at(self, w: Tensor, support: Tensor) -> Iterate:
@@ -109,3 +111,9 @@ class Problem:
         w = torch.zeros_like(self.w0)
         w[index] = x.w
         return Iterate(w, index[x.support], x.rho, x.objective)
+
+
+def _square_distance(w: Tensor, w0: Tensor) -> Tensor:
+    """|w - w0|^2 in float64, in pieces: a copy of all in float64 would be the largest vector."""
+    pieces = zip(w.split(PIECE), w0.split(PIECE), strict=True)
+    return torch.stack([(one - other).double().square().sum() for one, other in pieces]).sum()

@@ -21,7 +21,7 @@ from chita.storage.half import row_scales
 from chita.storage.held import HeldMatrix
 from chita.storage.target import Demand, Place, Target
 
-PIECE_BYTES = 64 << 20  # read or written at a time: long enough for a disk to reach its speed
+PIECE_BYTES = 32 << 20  # read or written at a time: long enough for a disk to reach its speed
 GAP_BYTES = 128 << 10  # a stretch of a file that takes less time to read than to skip
 
 
@@ -72,7 +72,7 @@ class SlabFile:
 
 def _bytes_of(tensor: Tensor) -> memoryview:
     """The memory of a contiguous tensor."""
-    return memoryview(tensor.view(-1).view(torch.uint8).numpy())
+    return tensor.view(-1).view(torch.uint8).numpy().data
 
 
 class FileMatrix(GradientMatrix):

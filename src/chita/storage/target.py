@@ -25,6 +25,7 @@ class Demand:
         columns: p.
         dtype: of the gradients, float32 or float64.
         device: where they are computed.
+        chunk: rows that are computed at a time, if the target takes so many.
         row_bytes: what autograd keeps for one row.
         row_seconds: what the row took.
         sample_bytes: of the inputs and targets of one row.
@@ -34,6 +35,7 @@ class Demand:
     columns: int
     dtype: torch.dtype
     device: torch.device
+    chunk: int = 1
     row_bytes: int = 0
     row_seconds: float = 0.0
     sample_bytes: int = 0

@@ -1,0 +1,45 @@
+"""The disk that temporary files go to: what is free on it, and how fast it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from tempfile import TemporaryFile, gettempdir
+from time import perf_counter
+
+PROBE = 32 << 20  # bytes written and read to time the disk
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk of TMPDIR.
+
+    Attributes:
+        free: bytes.
+        write: bytes a second.
+        read: bytes a second.
+    """
+
+    free: int
+    write: float
+    read: float
+
+
+def probe_disk() -> Disk:
+    """Write a small file through to the disk, and read it back from there if that can be had."""
+    free = shutil.disk_usage(gettempdir()).free
+    if free < PROBE:
+        return Disk(free, 1.0, 1.0)
+    with TemporaryFile(buffering=0) as file:
+        began = perf_counter()
+        file.write(bytes(PROBE))
+        os.fsync(file.fileno())
+        written = perf_counter()
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        file.seek(0)
+        middle = perf_counter()
+        file.readall()
+        end = perf_counter()
+    return Disk(free, PROBE / (written - began), PROBE / (end - middle))

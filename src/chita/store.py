@@ -1,0 +1,76 @@
+"""Where the A of a run is to be stored: what was asked for, checked, and made a plan of."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+
+from chita.config import PruneConfig
+from chita.errors import ChitaError
+from chita.l0.algorithm import Layout
+from chita.l0.blocks import CACHE
+from chita.l0.coordinate import BLOCK
+from chita.l0.solve import ALGORITHMS
+from chita.memory import check_memory
+from chita.methods import Method
+from chita.ranks import Ranks
+from chita.storage.plan import Planner, Work, hold
+from chita.storage.target import Store
+
+SOLVES = 8  # a stage with ridge="auto" tries about so many
+ENTRY = 4  # bytes of a float32
+
+
+def check_store(
+    config: PruneConfig,
+    method: Method,
+    layout: Layout,
+    *,
+    n: int,
+    device: torch.device,
+    ranks: Ranks,
+) -> None:
+    """Raise a ChitaError for what can be told before the work starts: too little memory for a
+    method that needs all of A in memory, or a storage that it cannot read.
+
+    Args:
+        config: what was asked for.
+        method: that will use A.
+        layout: of the columns of this rank.
+        n: the rows of A.
+        device: where A is computed.
+        ranks: those who share it.
+    """
+    streams = _streams(method) and ranks.size == 1
+    if config.storage != "float32" and not streams:
+        who = f"method {method.name!r}" if ranks.size == 1 else f"a run on {ranks.size} ranks"
+        raise ChitaError(f"storage must be 'float32' for {who}, got {config.storage!r}")
+    if config.budget is None or not streams:
+        check_memory(method, layout, n, device, config.budget)
+
+
+def pick_store(config: PruneConfig, method: Method, layout: Layout, *, n: int, k: int) -> Store:
+    """Where one rank alone stores the A of a stage that keeps k weights."""
+    dtype = None if config.storage == "float32" else getattr(torch, config.storage)
+    if config.budget is None or not _streams(method):
+        return partial(hold, dtype)
+    return Planner(config.budget, _work(config, method, layout, n, k), dtype)
+
+
+def _streams(method: Method) -> bool:
+    """Whether its solver reads A piece by piece; the rivals have it in memory as a whole."""
+    return method.algorithm in ALGORITHMS.values()
+
+
+def _work(config: PruneConfig, method: Method, layout: Layout, n: int, k: int) -> Work:
+    solves = SOLVES if config.ridge == "auto" else 1
+    if layout.blocks is not None:
+        largest = max(stop - start for start, stop in layout.blocks)
+        return Work(kept=k, batch=max(largest, CACHE // (n * ENTRY)), solves=solves)
+    active = int(method.options.active * k)
+    # Coordinate descent has a copy of the support's columns, and the triangles of their blocks.
+    beside = k * (n + BLOCK) * ENTRY if method.algorithm is ALGORITHMS["cd"] else 0
+    return Work(
+        kept=k, active=active if active < sum(layout.layers) else 0, solves=solves, beside=beside
+    )
