@@ -94,9 +94,9 @@ class Run:
             )
         if self.samples < size:
             raise ChitaError(f"samples={self.samples} rows are too few for {size} ranks")
-        own = fingerprint(self.model.state_dict().items())
+        own = fingerprint([("weights", self.weights.vector())])
         if not self.ranks.all(own == self.ranks.from_first(lambda: own)):
-            raise ChitaError("the model differs between the ranks: load the same weights on all")
+            raise ChitaError("the weights differ between the ranks: load the same ones on all")
         return self.ranks
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:

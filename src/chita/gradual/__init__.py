@@ -1,0 +1,1 @@
+"""Pruning while training (section 4.2), and its rivals."""
