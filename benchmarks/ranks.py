@@ -46,7 +46,7 @@ def measured_gradients(*args: Any, **keywords: Any) -> Any:
 def work(rank: int, size: int, folder: str, arguments: argparse.Namespace) -> None:
     torch.set_num_threads(max(1, 2 // size))
     dist.init_process_group("gloo", f"file://{folder}/{size}", rank=rank, world_size=size)
-    run.gradient_matrix = measured_gradients
+    run.gradient_matrix = measured_gradients  # type: ignore[attr-defined]
     network = zoo.get("resnet20")
     splits = data.load("cifar10")
     for method, ridge in METHODS.items():
@@ -83,7 +83,9 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for size in (1, 2, 4):
-            mp.spawn(work, (size, folder, arguments), nprocs=size)
+            mp.spawn(  # type: ignore[attr-defined, no-untyped-call]
+                work, (size, folder, arguments), nprocs=size
+            )
         report(Path(folder), arguments.samples)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -23,7 +21,7 @@ class Mask:
     """
 
     def __init__(self, weights: Weights, optimizer: Optimizer) -> None:
-        self._parameters = [weight.parameter for weight in weights]
+        self._parameters: list[Tensor] = [weight.parameter for weight in weights]
         self._factors = [torch.ones_like(parameter) for parameter in self._parameters]
         self._optimizer = optimizer
         self._hook = optimizer.register_step_post_hook(lambda *_: self.apply())
@@ -44,8 +42,8 @@ class Mask:
     def apply(self) -> None:
         """Zero the pruned weights and what the optimizer remembers of them."""
         torch._foreach_mul_(self._parameters, self._factors)
-        averages: list[Any] = []
-        factors = []
+        averages: list[Tensor] = []
+        factors: list[Tensor] = []
         for parameter, factor in zip(self._parameters, self._factors, strict=True):
             for value in self._optimizer.state.get(parameter, {}).values():
                 if isinstance(value, Tensor) and value.shape == parameter.shape:

@@ -29,7 +29,7 @@ class Sparsifier(ABC):
         """Parameter groups of its own that the optimizer must take in, such as thresholds."""
         return []
 
-    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
+    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:  # noqa: B027
         """Before epoch 0, 1, ...; `batches` are training data, for those that calibrate on them."""
 
     def effective(self) -> dict[str, Tensor]:
@@ -44,7 +44,7 @@ class Sparsifier(ABC):
         """What is added to the loss of a step, if anything."""
         return None
 
-    def after_step(self) -> None:
+    def after_step(self) -> None:  # noqa: B027
         """After each step of the optimizer, with the gradients of that step still in place."""
 
     @abstractmethod
