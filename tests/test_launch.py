@@ -1,0 +1,59 @@
+"""The command line under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from chita.launch import first_rank_first, launched
+
+PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
+PRUNE += ["--ridge", "0.01", "--device", "cpu"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def command(*words: str, ranks: bool) -> subprocess.CompletedProcess[str]:
+    start = TORCHRUN if ranks else [sys.executable]
+    return subprocess.run(
+        [*start, "-m", "chita", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_two_ranks_do_what_one_process_does(tmp_path: Path) -> None:
+    one = command(*PRUNE, "--out", str(tmp_path / "one"), ranks=False)
+    two = command(*PRUNE, "--out", str(tmp_path / "two"), ranks=True)
+    assert one.returncode == two.returncode == 0, two.stderr
+    assert sum(line.startswith("{") for line in two.stdout.splitlines()) == 1  # rank 0 alone speaks
+    ours, theirs = (json.loads(run.stdout.splitlines()[-1]) for run in (two, one))
+    assert ours["nonzeros"] == theirs["nonzeros"]
+    assert ours["objective"] == pytest.approx(theirs["objective"], rel=1e-3)
+    assert abs(ours["accuracy"] - theirs["accuracy"]) < 1
+    model, other = (
+        safetensors.torch.load_file(tmp_path / name / "model.safetensors")
+        for name in ("one", "two")
+    )
+    differing = sum(int(((model[key] != 0) != (other[key] != 0)).sum()) for key in model)
+    assert differing <= 1e-3 * ours["weights"]
+
+
+def test_an_error_ends_all_ranks_with_its_message(tmp_path: Path) -> None:
+    run = command(*PRUNE, "--method", "m-fac", ranks=True)
+    assert run.returncode != 0
+    assert "method 'm-fac' runs in one process, and there are 2 ranks" in run.stderr
+
+
+def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with launched("cpu") as (rank, device), first_rank_first():
+        assert (rank, device) == (0, torch.device("cpu"))
