@@ -15,6 +15,7 @@ from chita.bench.networks import find_subjects
 from chita.bench.objective import Objective
 from chita.bench.ridge import RidgeEffect
 from chita.bench.runtime import Runtime
+from chita.bench.scale import Scale
 from chita.bench.schedules import Schedules
 from chita.bench.settings import quick_grid
 from chita.bench.stepsize import StepSize
@@ -48,6 +49,15 @@ BENCHMARKS = {
         FirstOrder(), FirstOrder((1, 4, 16), samples=300, stages=5, trace_images=2000)
     ),
     "stepsize": Sizes(StepSize(), StepSize()),
+    "scale": Sizes(
+        Scale(),
+        Scale(
+            networks=("resnet20",),
+            weights=(100_000, 300_000, 1_000_000),
+            rows=(100, 300, 1000),
+            samples=300,
+        ),
+    ),
 }
 NAMES = ", ".join(BENCHMARKS)
 
