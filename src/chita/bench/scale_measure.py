@@ -31,7 +31,7 @@ from chita.matrix import GradientMatrix
 from chita.memory import free_bytes
 from chita.methods.chita_bso import CHITA_BSO
 from chita.ranks import ALONE, Ranks
-from chita.result import peak_memory_bytes
+from chita.resident import peak_memory_bytes, resident_bytes
 from chita.sizes import format_bytes
 from chita.storage import HeldMatrix
 
@@ -86,7 +86,9 @@ def _in_own_process(rank: int, case: Case, threads: int, folder: str) -> dict[st
 def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, Any]:
     """The figures of a case, the same on all of its ranks."""
     made = make(case, ranks, device)
-    before = _begin_peak(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    before = resident_bytes(device)
     stored, gradients = best_time(made.stored, ranks, device)
     lam = LAMBDA * _largest_row(HeldMatrix(stored, ranks))
 
@@ -157,13 +159,6 @@ def _wait(device: torch.device) -> None:
     """Until all that was asked of a GPU is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _begin_peak(device: torch.device) -> int:
-    """The bytes held now; on a GPU, the peak is counted from here on."""
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    return _peak(device)
 
 
 def _peak(device: torch.device) -> int:
