@@ -163,7 +163,7 @@ class _Filler:
     def write(self, row: Row) -> None:
         """The next row, found by plain autograd."""
         place = self._target.begin(1)
-        row.write(self._weights, place)
+        row.write(place)
         self._end(place, row.loss.reshape(1))
 
     def _batched(self, chunk: Batch) -> bool:
@@ -173,7 +173,7 @@ class _Filler:
             losses, called = write_rows(self._model, self._owners, chunk, self._loss, place)
             if not self._checked and losses.isfinite().all():
                 truth = partial(plain_row, self._model, self._weights, loss=self._loss)
-                self_check(self._weights, chunk, truth, losses, place, called)
+                self_check(chunk, truth, losses, place, called)
                 self._checked = True
         except Exception as error:  # whatever it is, plain autograd meets it again if it is real
             logger.info("gradients are taken row by row: %s", str(error) or type(error).__name__)

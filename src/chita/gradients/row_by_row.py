@@ -17,19 +17,21 @@ from chita.weights import Weight
 
 @dataclass(frozen=True)
 class Row:
-    """One row of A.
+    """One row of A, or what some of the weights have in it.
 
     Attributes:
         loss: of the mini-batch.
-        gradients: one for each weight asked for; None where it has no part in the loss.
+        weights: those asked for.
+        gradients: one for each; None where the weight has no part in the loss.
     """
 
     loss: Tensor
+    weights: Sequence[Weight]
     gradients: tuple[Tensor | None, ...]
 
-    def write(self, weights: Sequence[Weight], place: Place) -> None:
-        """Write the gradients of the same weights into the place of one row."""
-        for weight, gradient in zip(weights, self.gradients, strict=True):
+    def write(self, place: Place) -> None:
+        """Write the gradients into the place of one row."""
+        for weight, gradient in zip(self.weights, self.gradients, strict=True):
             if gradient is None:
                 place.clear(weight.start, weight.stop)
             else:
@@ -44,4 +46,5 @@ def plain_row(model: nn.Module, weights: Sequence[Weight], batch: Batch, loss: L
             "the loss depends on no prunable weight: is it, or the model's output, detached?"
         )
     parameters = [weight.parameter for weight in weights]
-    return Row(value.detach(), torch.autograd.grad(value, parameters, allow_unused=True))
+    gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+    return Row(value.detach(), weights, gradients)

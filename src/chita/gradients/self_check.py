@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,11 +11,9 @@ from chita.batches import Batch
 from chita.gradients.capture import NotSeparableError
 from chita.gradients.row_by_row import Row
 from chita.storage.target import Place
-from chita.weights import Weight
 
 
 def self_check(
-    weights: Sequence[Weight],
     batch: Batch,
     truth: Callable[[Batch], Row],
     losses: Tensor,
@@ -25,9 +23,9 @@ def self_check(
     """Compare the rows of the largest losses, as a gradient close to zero would prove nothing.
 
     Args:
-        weights: those that have columns in the place.
         batch: R * m samples.
-        truth: gives the row of a mini-batch alone by plain autograd, for these weights.
+        truth: gives the row of a mini-batch alone by plain autograd, for the
+            weights that have columns in the place.
         losses: (R,), as the fast way found them.
         place: of R rows, likewise.
         called: the names of the weights whose module was called.
@@ -37,14 +35,14 @@ def self_check(
     """
     rows = list(batch.split(batch.size // len(losses)))
     for r in losses.topk(min(2, len(losses))).indices.tolist():
-        _compare(weights, truth(rows[r]), Place(place.columns[:, r : r + 1], place.first), called)
+        _compare(truth(rows[r]), Place(place.columns[:, r : r + 1], place.first), called)
 
 
-def _compare(weights: Sequence[Weight], truth: Row, place: Place, called: set[str]) -> None:
+def _compare(truth: Row, place: Place, called: set[str]) -> None:
     row = place.columns[:, 0]
-    tolerance = 3 * _rounding(weights[0].parameter) ** 0.5  # 1e-3 in float32
+    tolerance = 3 * _rounding(truth.weights[0].parameter) ** 0.5  # 1e-3 in float32
     floor = 1e-3 * row.norm()  # a weight whose gradient is only rounding errors passes
-    for weight, gradient in zip(weights, truth.gradients, strict=True):
+    for weight, gradient in zip(truth.weights, truth.gradients, strict=True):
         if gradient is None:
             continue
         if weight.name not in called:

@@ -115,5 +115,5 @@ class Problem:
 
 def _square_distance(w: Tensor, w0: Tensor) -> Tensor:
     """|w - w0|^2 in float64, in pieces: a copy of all in float64 would be the largest vector."""
-    pieces = zip(w.split(PIECE), w0.split(PIECE), strict=True)
+    pieces = zip(torch.split(w, PIECE), torch.split(w0, PIECE), strict=True)
     return torch.stack([(one - other).double().square().sum() for one, other in pieces]).sum()

@@ -21,7 +21,7 @@ from chita.storage.half import row_scales
 from chita.storage.held import HeldMatrix
 from chita.storage.target import Demand, Place, Target
 
-PIECE_BYTES = 32 << 20  # read or written at a time: long enough for a disk to reach its speed
+PIECE_BYTES = 40 << 20  # read or written at a time; from 32 MiB on, what is freed goes back at once
 GAP_BYTES = 128 << 10  # a stretch of a file that takes less time to read than to skip
 
 
@@ -39,6 +39,7 @@ class SlabFile:
         self.dtype = dtype
         self.slabs: list[tuple[int, int]] = []  # where each begins, in bytes, and its rows
         self._end = 0
+        self._spare = torch.empty(0, dtype=dtype)
         self._file = cast(BinaryIO, TemporaryFile(buffering=0))  # noqa: SIM115
 
     def append(self, rows: int, parts: Iterable[Tensor]) -> None:
@@ -57,17 +58,26 @@ class SlabFile:
                     "point TMPDIR to a folder with more room"
                 ) from error
 
-    def read(self, start: int, stop: int) -> list[Tensor]:
-        """The columns [start, stop) of each slab, (stop - start, R_s)."""
-        found = []
+    def read(self, start: int, stop: int, columns: Tensor) -> None:
+        """Fill `columns`, (stop - start, n), with the columns [start, stop) of all slabs."""
+        done = 0
         for begin, rows in self.slabs:
-            part = torch.empty(stop - start, rows, dtype=self.dtype)
+            place = columns[:, done : done + rows]
+            whole = place.is_contiguous() and columns.dtype == self.dtype
+            part = place if whole else self._room_for(stop - start, rows)
             self._file.seek(begin + start * rows * self.dtype.itemsize)
             left = _bytes_of(part)
             while left:
                 left = left[self._file.readinto(left) :]  # type: ignore[attr-defined]
-            found.append(part)
-        return found
+            if not whole:
+                place.copy_(part)
+            done += rows
+
+    def _room_for(self, columns: int, rows: int) -> Tensor:
+        """A part of a slab: always the same memory, which would else come to lie in pieces."""
+        if len(self._spare) < columns * rows:
+            self._spare = torch.empty(columns * rows, dtype=self.dtype)
+        return self._spare[: columns * rows].view(columns, rows)
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
@@ -108,12 +118,8 @@ class FileMatrix(GradientMatrix):
         return _columns_in(PIECE_BYTES, self.n, self.dtype)
 
     def read(self, start: int, stop: int) -> Tensor:
-        parts = self._file.read(start, stop)
-        if len(parts) == 1:
-            columns = parts[0].to(self.dtype)
-        else:
-            columns = torch.empty(stop - start, self.n, dtype=self.dtype)
-            torch.cat(parts, 1, out=columns)
+        columns = torch.empty(stop - start, self.n, dtype=self.dtype)
+        self._file.read(start, stop, columns)
         columns = columns.to(self.device)
         return columns if self._scales is None else columns.mul_(self._scales)
 

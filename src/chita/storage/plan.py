@@ -32,7 +32,7 @@ VECTORS = 16  # over all columns, that a solve without blocks has at its peak, a
 BLOCK_VECTORS = 12  # and one with blocks
 SQUARES = 4  # n x n matrices in float64
 BATCHES = 6  # the columns of a batch of blocks, and copies and products of their size
-PIECES = 3  # of the file in memory: what is read, put together, and picked from it
+PIECES = 3  # of the file in memory: what is read, the last one, and what is picked from it
 SLAB_BYTES = 1 << 30  # of rows that wait to be written: more would not be faster
 PASSES = 6  # over all columns, that a solve without blocks makes
 
@@ -132,7 +132,9 @@ class Planner:
 
     def _spilled(self, demand: Demand, free: int, disk: Disk) -> Plan | None:
         """None if the disk has no room."""
-        row, solve = demand.vector_bytes, self._solve(demand) + PIECES * PIECE_BYTES
+        row, solve = demand.vector_bytes, self._solve(demand)
+        if self.work.batch is None:
+            solve += PIECES * PIECE_BYTES
         few = (free - _pass(demand, 0)) // (row + PASS * demand.row_bytes)
         many = (free - _pass(demand, demand.chunk)) // row
         slab = max(1, min(demand.rows, SLAB_BYTES // row, max(min(few, demand.chunk), many)))
