@@ -61,7 +61,7 @@ def test_the_rate_falls_before_a_late_first_step() -> None:
     ("make", "message"),
     [
         (lambda: polynomial(1.0), r"numbers in \[0, 1\)"),
-        (lambda: polynomial(0.9, steps=0), "stages must be an integer"),
+        (lambda: polynomial(0.9, steps=0), "steps must be an integer"),
         (lambda: linear(0.9, every=0), "every must be"),
         (lambda: polynomial(0.9, begin=-1), "increasing integers from 0 on"),
         (lambda: PruningSchedule((0, 2), (0.5,)), "2 epochs with 1 sparsities"),

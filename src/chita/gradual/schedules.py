@@ -122,8 +122,9 @@ def check_sparsities(given: Iterable[float]) -> tuple[float, ...]:
 def _spread(
     mesh: str, target: float, *, first: float, steps: int, every: int, begin: int
 ) -> PruningSchedule:
-    if not (isinstance(every, Integral) and every >= 1):
-        raise ChitaError(f"every must be an integer of at least 1, got {every!r}")
+    for name, value in (("steps", steps), ("every", every)):
+        if not (isinstance(value, Integral) and value >= 1):
+            raise ChitaError(f"{name} must be an integer of at least 1, got {value!r}")
     (target,) = check_sparsities([target])
     rising = spread(mesh, target, stages=steps, start=first, hold=0.0)
     return PruningSchedule(tuple(begin + every * step for step in range(steps)), tuple(rising))

@@ -1,0 +1,203 @@
+"""GradualPruner: pruning steps in anybody's training loop (section 4.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
+
+from chita.config import PruneConfig
+from chita.distributed import joined_ranks
+from chita.errors import ChitaError
+from chita.gradients import Loss
+from chita.gradual.mask import Mask
+from chita.gradual.schedules import PruningSchedule, check_sparsities
+from chita.gradual.sparsifier import Sparsifier
+from chita.prune import prune
+from chita.result import PruneResult
+from chita.resume import fingerprint
+from chita.weights import Weights, apply_masks
+
+logger = logging.getLogger(__name__)
+
+# What the schedule decides is not for the caller to give.
+SETTINGS = {field.name for field in fields(PruneConfig)} - {
+    *("sparsity", "method", "stages", "schedule", "start", "hold")
+}
+
+
+class GradualPruner(Sparsifier):
+    """Prunes a model step by step while somebody else's loop trains it.
+
+    Between two pruning steps the pruned weights stay zero whatever the optimizer does, by a hook
+    on its steps. Nothing is wrapped or renamed. In a process group of torch.distributed all ranks
+    must prune at the same time, and all get the same masks.
+
+    Args:
+        model: what is trained, bare or wrapped by DistributedDataParallel or torch.compile.
+        optimizer: that steps it; it must be made before.
+        schedule: when to prune to which sparsity, or only the sparsities, one for each call of
+            `step`.
+        method: of `chita.prune`, in one stage.
+        loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        arguments: others of `chita.prune`, such as samples, batch, ridge, block_size, first_order,
+            include, exclude and seed. Each step draws its samples from the next seed.
+
+    Attributes:
+        sparsities: of all pruning steps.
+        steps_done: how many of them were made.
+
+    Raises:
+        ChitaError: an argument does not fit; the message says how.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        schedule: PruningSchedule | Sequence[float],
+        method: str = "chita-bso",
+        *,
+        loss: Loss | None = None,
+        **arguments: Any,
+    ) -> None:
+        self._epochs: tuple[int, ...] | None = None
+        if isinstance(schedule, PruningSchedule):
+            self._epochs, schedule = schedule.epochs, schedule.sparsities
+        self.sparsities = check_sparsities(schedule)
+        self.steps_done = 0
+        if unknown := sorted(arguments.keys() - SETTINGS):
+            raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
+        config = PruneConfig(sparsity=self.sparsities[-1], method=method, stages=1, **arguments)
+        self._loss, self._arguments = loss, {**arguments, "method": method, "seed": config.seed}
+        self._model = unwrapped(model)
+        self.weights = Weights(self._model, config.include, config.exclude)
+        self._check_optimizer(optimizer)
+        self._mask = Mask(self.weights, optimizer)
+
+    @property
+    def masks(self) -> dict[str, Tensor]:
+        """Which weights are kept: a bool tensor for each prunable parameter, by name."""
+        return {n: mask.clone() for n, mask in self.weights.split(self._mask.kept).items()}
+
+    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
+        """Make the pruning steps that are due before `epoch` and were not made yet.
+
+        Args:
+            epoch: 0, 1, ...; or the number of steps of the optimizer, if the schedule counts these.
+            batches: calibration data for `step`.
+        """
+        if self._epochs is None:
+            raise ChitaError(
+                "a schedule of sparsities alone does not say when to prune: call step(batches), or "
+                "give a PruningSchedule"
+            )
+        for due in self._epochs[self.steps_done :]:
+            if due <= epoch:
+                self.step(batches)
+
+    def step(self, batches: Iterable[Any]) -> PruneResult:
+        """The next pruning step: `chita.prune` to the next sparsity, which the mask then keeps.
+
+        Modes, gradients and batch norm of the model stay as they are.
+
+        Args:
+            batches: calibration data as `chita.prune` takes them.
+        """
+        if self.steps_done == len(self.sparsities):
+            raise ChitaError(f"all {self.steps_done} pruning steps of the schedule are done")
+        seed = self._arguments["seed"] + self.steps_done
+        result = prune(
+            self._model,
+            batches,
+            sparsity=self.sparsities[self.steps_done],
+            loss=self._loss,
+            stages=1,
+            progress=False,
+            **{**self._arguments, "seed": seed},
+        )
+        self._mask.kept = self._flat(result.masks)
+        self.steps_done += 1
+        self._check_ranks()
+        return result
+
+    def apply_to(self, model: nn.Module) -> None:
+        """Zero the pruned weights of a copy of the model, such as an average of its weights."""
+        apply_masks(unwrapped(model), self.masks)
+
+    def finalize(self) -> None:
+        """Leave the loop: the pruned weights are zero, and nothing watches the optimizer."""
+        if left := len(self.sparsities) - self.steps_done:
+            logger.warning("the schedule ends with %d pruning steps that were not made", left)
+        self._mask.apply()
+        self._mask.release()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "sparsities": list(self.sparsities),
+            "epochs": None if self._epochs is None else list(self._epochs),
+            "steps_done": self.steps_done,
+            "masks": self.masks,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        own = self.state_dict()
+        for key in ("sparsities", "epochs"):
+            if state[key] != own[key]:
+                raise ChitaError(
+                    f"the state is of a schedule with the {key} {state[key]}, and this one has "
+                    f"{own[key]}"
+                )
+        shapes, expected = (
+            {name: tuple(mask.shape) for name, mask in masks.items()}
+            for masks in (state["masks"], own["masks"])
+        )
+        if shapes != expected:
+            raise ChitaError(
+                f"the state has masks for {shapes}, and the prunable weights are {expected}"
+            )
+        self.steps_done = state["steps_done"]
+        self._mask.kept = self._flat(state["masks"])
+
+    def _flat(self, masks: dict[str, Tensor]) -> Tensor:
+        """(p,) bool."""
+        return torch.cat([masks[weight.name].flatten() for weight in self.weights])
+
+    def _check_optimizer(self, optimizer: Optimizer) -> None:
+        """A weight that another optimizer steps would not stay zero."""
+        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for weight in self.weights:
+            if weight.parameter.requires_grad and id(weight.parameter) not in stepped:
+                raise ChitaError(
+                    f"the optimizer does not step {weight.name!r}, a prunable weight that takes "
+                    f"gradients: give the optimizer that does, or exclude={weight.name!r}"
+                )
+
+    def _check_ranks(self) -> None:
+        """Ranks that saw different data may have pruned different weights."""
+        with joined_ranks() as ranks:
+            if ranks.size == 1:
+                return
+            own = fingerprint([("weights", self.weights.vector()), ("kept", self._mask.kept)])
+            if not ranks.all(own == ranks.from_first(lambda: own)):
+                raise ChitaError(
+                    "the ranks have pruned different weights: give all of them the same batches"
+                )
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The module inside DistributedDataParallel, torch.compile or an average of weights."""
+    while True:
+        if isinstance(model, (AveragedModel, DataParallel, DistributedDataParallel)):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
