@@ -89,7 +89,11 @@ def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, An
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     before = resident_bytes(device)
-    stored, gradients = best_time(made.stored, ranks, device)
+    gradients = None
+    if case.network is None:
+        stored = made.stored()
+    else:
+        stored, gradients = best_time(made.stored, ranks, device)
     lam = LAMBDA * _largest_row(HeldMatrix(stored, ranks))
 
     def problem() -> Problem:  # a matrix remembers its last Gram product: take a new one each time
@@ -106,7 +110,7 @@ def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, An
         blocks = best_time(lambda: solve(layout), ranks, device)[1]
     peak = torch.tensor(_peak(device) - before)
     return {
-        "gradients": None if case.network is None else gradients,
+        "gradients": gradients,
         "solve": seconds,
         "blocks": blocks,
         **_bounds(problem, solution.support),
