@@ -1,0 +1,186 @@
+"""The command `chita gradual`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from torch import nn
+
+from chita import data, zoo
+from chita.checkpoint import load_checkpoint, save_checkpoint
+from chita.errors import ChitaError
+from chita.evaluate import accuracy
+from chita.files import write_whole
+from chita.gradual.epoch_file import epochs_done, forget_finished
+from chita.gradual.history import History, draw_history, write_csv
+from chita.gradual.methods import METHODS, get_method
+from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
+from chita.gradual.trainer import train_sparse
+from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.launch import first_rank_first, launched
+from chita.output import prepare_folder
+from chita.progress import step_bar
+from chita.weights import Weights
+from chita.zoo import Network
+
+logger = logging.getLogger(__name__)
+
+
+def gradual_command(
+    network: Annotated[
+        str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(zoo.NETWORKS)}.")
+    ],
+    data_name: Annotated[
+        str | None,
+        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
+    ] = None,
+    val_split: Annotated[
+        float | None,
+        typer.Option(help="Share of an image folder without train/ and val/ to test on."),
+    ] = None,
+    sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita-bso",
+    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    recipe_file: Annotated[
+        Path | None, typer.Option("--recipe", help="YAML; that of the network by default.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Trained weights to start from; those that ship with chita by default."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model and its history.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last finished epoch found in OUT.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
+    ] = False,
+) -> None:
+    """Train a network until it is sparse: pruning steps with SGD between them, or a rival's way."""
+    known = zoo.get(network)
+    recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
+    recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+    start = _pick_start(known, method, checkpoint)
+    recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
+    _check_out(out, resume=resume)
+    with _telling_how_to_go_on(out), launched(device) as (rank, place):
+        data_name = pick_data(known, data_name, checkpoint)
+        model = known.build().to(place)
+        with first_rank_first():
+            splits = load_data(known, data_name, val_split=val_split, seed=seed)
+        dense_accuracy = None
+        if start is not None:
+            load_checkpoint(model, start)
+            if rank == 0:
+                test = data.Batches(splits.test, known.batch_size, device=place)
+                dense_accuracy = accuracy(model, test)
+        with step_bar("training") as progress:
+            history = train_sparse(
+                model,
+                splits,
+                recipe,
+                method=method,
+                sparsity=sparsity,
+                seed=seed,
+                device=place,
+                include=known.prunable,
+                out=out,
+                resume=resume,
+                progress=progress if rank == 0 else None,
+            )
+        if rank > 0:  # rank 0 speaks for all
+            return
+    config = {
+        "network": network,
+        "data": data_name,
+        "val_split": val_split,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "method": method,
+        "target_sparsity": sparsity,
+        "seed": seed,
+    }
+    record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
+    if out is not None:
+        _write(out, model, known, recipe, history, config=config, record=record)
+    Console().print(_summary(record), markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        sys.stdout.write(json.dumps(record) + "\n")
+
+
+def _pick_start(network: Network, method: str, checkpoint: Path | None) -> Path | None:
+    """The weights to start from; None for fresh ones."""
+    if not get_method(method).from_scratch:
+        return checkpoint or shipped_checkpoint(network)
+    if checkpoint is not None:
+        raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
+    return None
+
+
+def _check_out(out: Path | None, *, resume: bool) -> None:
+    """The folder can be written to, and no work in it would be lost: told before any is done."""
+    if out is None and resume:
+        raise ChitaError("--resume needs --out DIR, the folder of the training to go on with")
+    if out is not None:
+        prepare_folder(out)
+        if not resume:
+            forget_finished(out)
+
+
+@contextmanager
+def _telling_how_to_go_on(out: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        done = epochs_done(out) if out is not None else None
+        after = f" after epoch {done[0]} of {done[1]}; go on with --resume" if done else ""
+        Console(stderr=True).print(f"interrupted{after}", highlight=False)
+        raise typer.Exit(130) from None
+
+
+def _write(
+    out: Path,
+    model: nn.Module,
+    network: Network,
+    recipe: GradualRecipe,
+    history: History,
+    *,
+    config: Mapping[str, Any],
+    record: Mapping[str, Any],
+) -> None:
+    """The model, its masks, the configuration, the result, and the history with its figure."""
+    weights = Weights(model, network.prunable)
+    save_checkpoint(model, out / "model.safetensors")
+    save_checkpoint(weights.split(weights.vector() != 0), out / "masks.safetensors")
+    told = yaml.safe_dump({**config, "recipe": asdict(recipe)}, sort_keys=False)
+    write_whole(out / "config.yaml", told.encode())
+    write_whole(out / "result.json", f"{json.dumps(record, indent=2)}\n".encode())
+    write_csv(out / "history.csv", history.rows)
+    title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
+    try:
+        draw_history(out / "history.png", history.rows, title=title)
+    except ChitaError as error:  # the training is worth more than its figure
+        logger.warning("history.png is not drawn: %s", error)
+
+
+def _summary(record: Mapping[str, Any]) -> str:
+    before = record["dense_accuracy"]
+    start = "from fresh weights" if before is None else f"{before:.2f} % before"
+    return (
+        f"{record['network']} by {record['method']}: {record['accuracy']:.2f} % of the test set "
+        f"({start}), {record['nonzeros']} of {record['weights']} weights left "
+        f"({record['sparsity']:.2%} sparse), {record['seconds']:.0f} s"
+    )

@@ -1,0 +1,114 @@
+"""What became of each epoch, as CSV, as JSON and as a figure."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from chita.files import write_whole
+from chita.report.figures import new_figure
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """One epoch.
+
+    Attributes:
+        epoch: 1, 2, ...
+        pruned: whether a pruning step of the schedule came before it.
+        sparsity: of the prunable weights in the forward pass, at its end.
+        learning_rate: at its first step.
+        last_learning_rate: at its last step.
+        loss: the mean over its steps.
+        accuracy: in percent of the test set, at its end.
+        seconds: that it took, pruning and testing included.
+    """
+
+    epoch: int
+    pruned: bool
+    sparsity: float
+    learning_rate: float
+    last_learning_rate: float
+    loss: float
+    accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """The epochs, and the sparse network that came of them.
+
+    Attributes:
+        rows: one for each epoch.
+        accuracy: of the sparse network, in percent of the test set.
+        weights: how many are prunable.
+        nonzeros: how many of them are left.
+    """
+
+    rows: tuple[EpochRow, ...]
+    accuracy: float
+    weights: int
+    nonzeros: int
+
+    @property
+    def sparsity(self) -> float:
+        """Of the prunable weights."""
+        return 1 - self.nonzeros / self.weights
+
+    @property
+    def seconds(self) -> float:
+        """Of all epochs."""
+        return sum(row.seconds for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "sparsity": self.sparsity,
+            "weights": self.weights,
+            "nonzeros": self.nonzeros,
+            "seconds": self.seconds,
+            "epochs": [asdict(row) for row in self.rows],
+        }
+
+
+def write_csv(path: Path, rows: Sequence[EpochRow]) -> None:
+    """A line for each epoch."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(EpochRow)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def draw_history(path: Path, rows: Sequence[EpochRow], *, title: str) -> None:
+    """Accuracy and learning rate over the epochs, with the sparsity after each pruning step."""
+    figure = new_figure(6.4, 5.0)
+    above, below = figure.subplots(2, sharex=True)
+    ends = [row.epoch for row in rows]
+    rates = [rate for row in rows for rate in (row.learning_rate, row.last_learning_rate)]
+    above.plot(ends, [row.accuracy for row in rows], color="C0")
+    above.set(ylabel="test accuracy (%)", title=title)
+    below.plot([time for end in ends for time in (end - 1, end)], rates, color="C1")
+    below.set(xlabel="epoch", ylabel="learning rate")
+    below.margins(y=0.25)  # room for the labels
+    for axes in (above, below):
+        axes.grid(alpha=0.3)
+    for row in rows:
+        if row.pruned:
+            point = (row.epoch - 1, row.learning_rate)
+            above.axvline(point[0], color="0.7", linestyle=":", linewidth=1)
+            below.plot(*point, "o", color="C1", markersize=4)
+            below.annotate(
+                f"{row.sparsity:.3g}",
+                point,
+                xytext=(0, 5),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+    figure.savefig(path)

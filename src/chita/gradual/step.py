@@ -1,0 +1,143 @@
+"""The forward and backward pass of one training step, on a GPU as one CUDA graph.
+
+The kernels of a small network take less time than Python needs to launch them. A graph launches
+all of them at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from chita.data.dataset import Images
+from chita.gradual.sparsifier import Sparsifier
+from chita.modes import device_of
+
+logger = logging.getLogger(__name__)
+
+WARM_UP = 3  # steps before a capture, in which libraries choose kernels and take their memory
+
+Pass = Callable[[Tensor, Tensor], Tensor]
+
+
+class Step:
+    """Runs a batch forwards and backwards; the gradients are left with the parameters.
+
+    Args:
+        model: gives (B, classes) logits or log-probabilities.
+        sparsifier: may stand in for weights and add to the loss.
+        parameters: all that the optimizer steps.
+        data: whose normalisation the model expects.
+        label_smoothing: the share of each target that is spread over all classes.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        sparsifier: Sparsifier,
+        *,
+        parameters: Sequence[nn.Parameter],
+        data: Images,
+        label_smoothing: float,
+    ) -> None:
+        self.model = model
+        self.parameters = parameters
+        self._sparsifier = sparsifier
+        self._label_smoothing = label_smoothing
+        self._place = device_of(model)
+        # (x / 255 - mean) / std of a pixel x is one product and one sum.
+        mean, std = (torch.tensor(each)[:, None, None] for each in (data.mean, data.std))
+        self._scale = (1 / (255 * std)).to(self._place)
+        self._shift = (-mean / std).to(self._place)
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The loss of (B, C, H, W) uint8 images and (B,) labels, whose gradients replace others."""
+        self.forget_gradients()
+        return self.forward_backward(images, labels)
+
+    def forget_gradients(self) -> None:
+        """No parameter has a gradient, so that the next ones come into memory of their own."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
+        """The loss; nothing here may wait for the GPU, or it cannot be captured."""
+        effective = self._sparsifier.effective()
+        with torch.autocast(
+            self._place.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False
+        ):
+            outputs = functional_call(self.model, effective, (self._normalised(images),))
+        loss = F.cross_entropy(outputs.float(), labels, label_smoothing=self._label_smoothing)
+        penalty = self._sparsifier.penalty()
+        if penalty is not None:
+            loss = loss + penalty
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self._place.type == "cuda"
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        inputs = images * self._scale + self._shift
+        # The order in memory that tensor cores take; convolutions then keep to it.
+        return inputs.contiguous(memory_format=torch.channels_last) if self._on_gpu else inputs
+
+
+class CapturedStep:
+    """The same as a CUDA graph; batches of another shape than the first run one kernel at a time.
+
+    What the sparsifier changes must stay in the tensors that were captured.
+
+    Args:
+        step: to capture; the model is left as it is.
+        images: a batch of the shape that will come.
+        labels: of the batch.
+    """
+
+    def __init__(self, step: Step, images: Tensor, labels: Tensor) -> None:
+        self._step = step
+        self._images, self._labels = images.clone(), labels.clone()
+        self._graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            before = [buffer.clone() for buffer in step.model.buffers()]
+            for _ in range(WARM_UP):
+                step(self._images, self._labels)
+            for buffer, value in zip(step.model.buffers(), before, strict=True):
+                buffer.copy_(value)  # batch norm has seen nothing yet
+        torch.cuda.current_stream().wait_stream(stream)
+        step.forget_gradients()
+        with torch.cuda.graph(self._graph, stream=stream):
+            self._loss = step.forward_backward(self._images, self._labels)
+        self._gradients = [parameter.grad for parameter in step.parameters]
+
+    def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
+        """As of `Step`; the loss is overwritten by the next call."""
+        if images.shape != self._images.shape:
+            return self._step(images, labels)
+        self._images.copy_(images)
+        self._labels.copy_(labels)
+        # Somebody may have put others in their place, such as a pruning step.
+        for parameter, gradient in zip(self._step.parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        self._graph.replay()
+        return self._loss
+
+
+def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
+    """The step as a graph where the batch is on a GPU and the graph can be captured."""
+    if not images.is_cuda:
+        return step
+    try:
+        return CapturedStep(step, images, labels)
+    except RuntimeError as error:
+        logger.warning("the step is run without a CUDA graph, which is slower: %s", error)
+        step.forget_gradients()
+        return step

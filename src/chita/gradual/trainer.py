@@ -1,0 +1,311 @@
+"""train_sparse: a whole training that ends with a sparse network, by any of the methods."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.data.dataset import Batches, Images, Splits
+from chita.distributed import joined_ranks
+from chita.errors import ChitaError
+from chita.evaluate import accuracy
+from chita.gradual.epoch_file import EpochFile, Finished
+from chita.gradual.feed import Feed, seed_of
+from chita.gradual.history import EpochRow, History
+from chita.gradual.methods import get_method, make_sparsifier
+from chita.gradual.recipe import GradualRecipe
+from chita.gradual.schedules import cosine_restarts, one_shot
+from chita.gradual.step import Pass, Step, fastest
+from chita.modes import modes_restored
+from chita.ranks import Ranks
+from chita.resume import fingerprint
+from chita.train import initialise
+from chita.weights import Patterns
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+
+TEST_BATCH = 1000  # images at most; the size changes nothing but speed and memory
+
+
+def train_sparse(
+    model: nn.Module,
+    data: Splits,
+    recipe: GradualRecipe,
+    *,
+    method: str,
+    sparsity: float,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+    include: Patterns = None,
+    out: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> History:
+    """Train a model, in place, until it is sparse.
+
+    In a process group of torch.distributed, all ranks must call it, with the same arguments: they
+    share each batch. On a CPU, the same seed and the same number of threads give the same bits,
+    in one process or in several that were killed and resumed.
+
+    Args:
+        model: with trained weights, unless the method trains from fresh ones, which it then gets.
+        data: to train on, and to test on after each epoch.
+        recipe: what is done for how long.
+        method: a name in `chita.gradual.methods.METHODS`.
+        sparsity: the share of the prunable weights that are zero in the end, in [0, 1).
+        seed: of all that is drawn at random.
+        device: where the model is trained.
+        include: glob pattern(s) of the prunable parameters, as in `chita.prune`.
+        out: a folder for the last finished epoch, written after each.
+        resume: go on after the epoch found there, if any. The arguments must be the same, and the
+            model as it was at the start.
+        progress: called after each step with the steps done and the steps in all.
+    """
+    if out is None and resume:
+        raise ChitaError("resume needs out, the folder of the training to go on with")
+    model.to(device)
+    with joined_ranks() as ranks, modes_restored(model), _fastest_convolutions():
+        training = Training(
+            model, data, recipe, method=method, sparsity=sparsity, seed=seed, include=include,
+            ranks=ranks,
+        )  # fmt: skip
+        if out is not None:
+            training.keep_epochs(out, resume=resume)
+        return training.all_epochs(progress)
+
+
+class Training:
+    """One call of `train_sparse`: what the epochs share."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Splits,
+        recipe: GradualRecipe,
+        *,
+        method: str,
+        sparsity: float,
+        seed: int,
+        include: Patterns,
+        ranks: Ranks,
+    ) -> None:
+        place = next(model.parameters()).device
+        self.model, self.data, self.recipe, self.seed, self.ranks = model, data, recipe, seed, ranks
+        self.place = place
+        self.schedule = recipe.schedule(sparsity)
+        self.from_scratch = get_method(method).from_scratch
+        if self.from_scratch:
+            initialise(model, torch.Generator(place).manual_seed(seed))
+        self.feed = Feed(
+            data.train,
+            recipe.batch_size,
+            augment=recipe.augmentation(),
+            seed=seed,
+            device=place,
+            ranks=ranks,
+        )
+        self.test = Batches(data.test, min(TEST_BATCH, 4 * recipe.batch_size), device=place)
+        self.optimizer = torch.optim.SGD(
+            model.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            weight_decay=recipe.weight_decay,
+            fused=place.type == "cuda",
+        )
+        settings = dict(recipe.methods.get(method, {}))
+        self.run = {
+            "method": method,
+            "sparsity": sparsity,
+            "seed": seed,
+            "include": include,
+            "device": place.type,
+            "ranks": ranks.size,
+            **asdict(recipe),
+            "methods": {method: settings},
+        }
+        self.sparsifier = make_sparsifier(
+            method,
+            model,
+            self.optimizer,
+            sparsity=sparsity,
+            epochs=recipe.epochs,
+            steps_per_epoch=len(self.feed),
+            schedule=self.schedule,
+            seed=seed,
+            include=include,
+            **settings,
+        )
+        for group in self.sparsifier.groups():
+            self.optimizer.add_param_group(group)
+        groups = self.optimizer.param_groups
+        self.parameters: list[nn.Parameter] = [p for group in groups for p in group["params"]]
+        # A group that came with a rate of its own keeps its ratio to the others.
+        self.ratios = [group["lr"] / recipe.learning_rate for group in groups]
+        self.step = Step(
+            model,
+            self.sparsifier,
+            parameters=self.parameters,
+            data=data.train,
+            label_smoothing=recipe.label_smoothing,
+        )
+        self.fast_step: Pass | None = None
+        self.rows: list[EpochRow] = []
+        self.epoch_file: EpochFile | None = None
+
+    def keep_epochs(self, folder: Path, *, resume: bool) -> None:
+        """Write each finished epoch into `folder`, after going on from the one found there."""
+        run = {
+            **self.run,
+            "the fingerprint of the model at the start": fingerprint(
+                self.model.state_dict().items()
+            ),
+            "the fingerprint of the data": [_sample(self.data.train), _sample(self.data.test)],
+        }
+        epoch_file = EpochFile(folder, run=run, epochs=self.recipe.epochs)
+        finished = self.ranks.from_first(lambda: epoch_file.begin(resume=resume))
+        self.epoch_file = epoch_file if self.ranks.rank == 0 else None
+        if finished is not None:
+            self.rows = finished.rows
+            self.model.load_state_dict(finished.model)
+            self.optimizer.load_state_dict(finished.optimizer)
+            self.sparsifier.load_state_dict(finished.sparsifier)
+
+    def all_epochs(self, progress: Progress | None) -> History:
+        """The epochs that are left, and the sparse network."""
+        for epoch in range(len(self.rows), self.recipe.epochs):
+            with _drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
+                self.rows.append(self.epoch(epoch, progress))
+            logger.info("%s", self.rows[-1])
+            if self.epoch_file is not None:
+                self.epoch_file.write(self.finished())
+        self.sparsifier.finalize()
+        vector = self.sparsifier.weights.vector()
+        return History(
+            rows=tuple(self.rows),
+            accuracy=self.ranks.from_first(lambda: accuracy(self.model, self.test)),
+            weights=len(vector),
+            nonzeros=int(vector.count_nonzero()),
+        )
+
+    def epoch(self, epoch: int, progress: Progress | None) -> EpochRow:
+        """Prune if that is due, train, and test what there is."""
+        began = time.perf_counter()
+        self.sparsifier.begin_epoch(epoch, self.feed.calibration(epoch))
+        loss = self.train(epoch, progress)
+        vector = self.effective_vector()
+        return EpochRow(
+            epoch=epoch + 1,
+            pruned=not self.from_scratch and epoch in self.schedule.epochs,
+            sparsity=1 - int(vector.count_nonzero()) / len(vector),
+            learning_rate=self.learning_rate(epoch),
+            last_learning_rate=self.learning_rate(epoch + 1 - 1 / len(self.feed)),
+            loss=loss,
+            accuracy=self.ranks.from_first(lambda: self.accuracy(vector)),
+            seconds=time.perf_counter() - began,
+        )
+
+    def train(self, epoch: int, progress: Progress | None) -> float:
+        """One pass over the training images; the mean loss of its steps."""
+        self.model.train()
+        total = torch.zeros((), device=self.place)
+        steps = len(self.feed)
+        for number, (images, labels) in enumerate(self.feed.epoch(epoch)):
+            self.set_rate(epoch + number / steps)
+            self.fast_step = self.fast_step or fastest(self.step, images, labels)
+            total += self.fast_step(images, labels)
+            self.average([p.grad for p in self.parameters if p.grad is not None])
+            self.optimizer.step()
+            self.sparsifier.after_step()
+            if progress is not None:
+                progress(epoch * steps + number + 1, self.recipe.epochs * steps)
+        self.average([buffer for buffer in self.model.buffers() if buffer.is_floating_point()])
+        loss = float(self.ranks.sum(total)) / (steps * self.ranks.size)
+        if loss != loss or loss in (float("inf"), float("-inf")):
+            raise ChitaError(
+                f"training diverged in epoch {epoch + 1}: the loss is {loss}; try a learning_rate "
+                f"below {self.recipe.learning_rate}"
+            )
+        return loss
+
+    def learning_rate(self, epoch: float) -> float:
+        """On a cosine that restarts at each pruning step, or on one to zero for fresh weights."""
+        highest, epochs = self.recipe.learning_rate, self.recipe.epochs
+        if self.from_scratch:
+            return cosine_restarts(epoch, one_shot(0.0), epochs, highest=highest, lowest=0.0)
+        lowest = self.recipe.final_learning_rate
+        return cosine_restarts(epoch, self.schedule, epochs, highest=highest, lowest=lowest)
+
+    def set_rate(self, epoch: float) -> None:
+        rate = self.learning_rate(epoch)
+        for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
+            group["lr"] = ratio * rate
+
+    @torch.no_grad()
+    def average(self, tensors: list[Tensor]) -> None:
+        """Put the mean over the ranks in the place of each tensor, in one exchange."""
+        if self.ranks.size == 1 or not tensors:
+            return
+        mean = self.ranks.sum(torch.cat([tensor.flatten() for tensor in tensors]))
+        mean /= self.ranks.size
+        parts = torch.split(mean, [tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    @torch.no_grad()
+    def effective_vector(self) -> Tensor:
+        """(p,) the prunable weights as the forward pass sees them."""
+        effective = self.sparsifier.effective()
+        weights = self.sparsifier.weights
+        return torch.cat([effective.get(w.name, w.parameter).flatten() for w in weights])
+
+    def accuracy(self, vector: Tensor) -> float:
+        with self.sparsifier.weights.lent(vector):
+            return accuracy(self.model, self.test)
+
+    def finished(self) -> Finished:
+        return Finished(
+            rows=self.rows,
+            model=self.model.state_dict(),
+            optimizer=self.optimizer.state_dict(),
+            sparsifier=self.sparsifier.state_dict(),
+        )
+
+
+def _sample(data: Images) -> list[Any]:
+    """Stands for a set of images: how many there are, and the first one."""
+    one = torch.zeros(1, dtype=torch.int64)
+    image = next(data.read(one, 1, augment=None, generator=torch.Generator()))
+    return [len(data), fingerprint(enumerate(image))]
+
+
+@contextmanager
+def _drawing(seed: int, place: torch.device) -> Iterator[None]:
+    """What layers such as dropout draw comes from the seed; the global generators come back."""
+    gpus = [place] if place.type == "cuda" else []
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(seed)
+        if gpus:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _fastest_convolutions() -> Iterator[None]:
+    """On a GPU, convolutions are tried out and the fastest taken: all batches have one shape."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
