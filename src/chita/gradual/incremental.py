@@ -1,0 +1,65 @@
+"""Incremental magnitude pruning: to prune, or not to prune (Zhu and Gupta, 2017)."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch.optim import Optimizer
+
+from chita.config import kept_weights
+from chita.gradual.layer_counts import top_k_mask, uniform_counts
+from chita.gradual.masked import Masked
+from chita.gradual.plan import TrainingPlan
+from chita.schedule import MESHES
+from chita.weights import Patterns
+
+
+class Incremental(Masked):
+    """The smallest weights of each layer go, all layers at one sparsity, a little at a time.
+
+    The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3), fast while weights are plenty and
+    slowly near the target. What was pruned once is zero, hence among the smallest from then on.
+
+    Args:
+        model: whose weights are trained.
+        optimizer: that trains them.
+        plan: of the training; the mask changes from its first pruning step to its last.
+        include: glob pattern(s) of the prunable parameters.
+        every: steps of the optimizer between two updates of the mask.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+        every: int = 100,
+    ) -> None:
+        super().__init__(model, optimizer, plan, include=include)
+        self._every = every
+
+    def counts(self, k: int) -> list[int]:
+        """The weights kept in each layer, k in all."""
+        return uniform_counts(self.sizes, k)
+
+    def sparsity_at(self, step: int) -> float:
+        """s_t after so many steps."""
+        begin, end = self._plan.first_step, self._plan.last_step
+        if step >= end:
+            return self._plan.sparsity
+        return self._plan.sparsity * MESHES["polynomial"](max(step - begin, 0) / (end - begin), 0.0)
+
+    def after_step(self) -> None:
+        super().after_step()
+        end = self._plan.last_step
+        if self._step == end or (self._step < end and self._step % self._every == 0):
+            self._prune(self.sparsity_at(self._step))
+
+    def finalize(self) -> None:
+        self._prune(self._plan.sparsity)  # a training that was cut short gets there, too
+        super().finalize()
+
+    def _prune(self, sparsity: float) -> None:
+        counts = self.counts(kept_weights(self.weights.size, sparsity))
+        self.kept = [top_k_mask(m, k) for m, k in zip(self.magnitudes(), counts, strict=True)]

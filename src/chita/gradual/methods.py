@@ -1,0 +1,110 @@
+"""The registry: every way to train a sparse network, by the name that users call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from chita.errors import ChitaError
+from chita.gradual.dnw import DNW
+from chita.gradual.gmp import GMP
+from chita.gradual.incremental import Incremental
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.pruner import GradualPruner
+from chita.gradual.rigl import RigL
+from chita.gradual.schedules import PruningSchedule
+from chita.gradual.snfs import SNFS
+from chita.gradual.soft_threshold import SoftThreshold
+from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.variational_dropout import VariationalDropout
+from chita.weights import Patterns
+
+
+@dataclass(frozen=True)
+class GradualMethod:
+    """A way to train a sparse network.
+
+    Attributes:
+        title: as the paper's tables write it.
+        build: makes its sparsifier from the model, the optimizer, the plan of the training, the
+            keyword include and settings of its own.
+        from_scratch: whether it starts from fresh weights and not from trained ones.
+    """
+
+    title: str
+    build: Callable[..., Sparsifier]
+    from_scratch: bool = False
+
+
+def _pruner(method: str, **defaults: Any) -> Callable[..., Sparsifier]:
+    """The gradual pruner with a method of `chita.prune`."""
+
+    def build(
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+        **settings: Any,
+    ) -> Sparsifier:
+        arguments = {"seed": plan.seed, "include": include, **defaults, **settings}
+        return GradualPruner(model, optimizer, plan.schedule, method=method, **arguments)
+
+    return build
+
+
+METHODS: dict[str, GradualMethod] = {
+    "chita-bso": GradualMethod("CHITA", _pruner("chita-bso")),
+    "global-magnitude": GradualMethod("Global Magnitude", _pruner("magnitude")),
+    "woodfisher": GradualMethod("WoodFisher", _pruner("woodfisher", block_size=2000)),
+    "m-fac": GradualMethod("M-FAC", _pruner("m-fac", block_size=2000)),
+    "incremental": GradualMethod("Incremental", Incremental),
+    "gmp": GradualMethod("GMP", GMP),
+    "str": GradualMethod("STR", SoftThreshold),
+    "variational-dropout": GradualMethod("Variational Dropout", VariationalDropout),
+    "rigl": GradualMethod("RigL + ERK", RigL, from_scratch=True),
+    "snfs": GradualMethod("SNFS", SNFS, from_scratch=True),
+    "dnw": GradualMethod("DNW", DNW, from_scratch=True),
+}
+
+
+def get_method(name: str) -> GradualMethod:
+    """The method of that name."""
+    if name not in METHODS:
+        raise ChitaError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
+    return METHODS[name]
+
+
+def make_sparsifier(
+    name: str,
+    model: nn.Module,
+    optimizer: Optimizer,
+    *,
+    sparsity: float,
+    epochs: int,
+    steps_per_epoch: int,
+    schedule: PruningSchedule,
+    seed: int,
+    include: Patterns = None,
+    **settings: Any,
+) -> Sparsifier:
+    """The sparsifier of a method, for a training that is planned.
+
+    Args:
+        name: in METHODS.
+        model: whose weights are trained.
+        optimizer: that trains them; it must still take in the sparsifier's groups.
+        sparsity: the share of the prunable weights that are zero in the end.
+        epochs: of the training.
+        steps_per_epoch: steps of the optimizer.
+        schedule: of the pruning steps.
+        seed: of what is drawn.
+        include: glob pattern(s) of the prunable parameters.
+        settings: of the method: arguments of `chita.prune` for those that go through it.
+    """
+    plan = TrainingPlan(sparsity, epochs, steps_per_epoch, schedule, seed)
+    return get_method(name).build(model, optimizer, plan, include=include, **settings)

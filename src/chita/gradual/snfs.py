@@ -1,0 +1,94 @@
+"""SNFS: sparse networks from scratch by sparse momentum (Dettmers and Zettlemoyer, 2019)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from chita.gradual.layer_counts import share_out, uniform_counts
+from chita.gradual.masked import Masked
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.rigl import drop, grow
+from chita.weights import Patterns
+
+SMOOTHING = 0.9  # of the momentum
+LEAST = 1e-12  # the momentum of a layer that has none yet
+
+
+class SNFS(Masked):
+    """After each epoch the smallest weights of each layer go; momentum says where others grow.
+
+    The layers whose weights have the larger momentum on average, which reduce the error most, get
+    more of what was freed; in a layer, the missing weights of largest momentum grow. Momentum is
+    the smoothed gradient of all weights, kept here: that of an optimizer is clipped to the mask.
+
+    Args:
+        model: whose weights are trained, from fresh ones.
+        optimizer: that trains them.
+        plan: of the training.
+        include: glob pattern(s) of the prunable parameters.
+        share: of each layer's weights that go at first; it falls on a cosine to zero.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+        share: float = 0.5,
+    ) -> None:
+        super().__init__(model, optimizer, plan, include=include)
+        self._share = share
+        self._momentum = [torch.zeros_like(magnitude) for magnitude in self.magnitudes()]
+        self.keep_random(uniform_counts(self.sizes, self.k))
+
+    def share_at(self, epoch: int) -> float:
+        """The share of the weights that go before that epoch."""
+        return self._share / 2 * (1 + math.cos(math.pi * epoch / self._plan.epochs))
+
+    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
+        if epoch == 0:  # there is no momentum yet
+            return
+        momentum = [m.abs() for m in self._momentum]
+        self.kept = regrown(self.kept, self.magnitudes(), momentum, share=self.share_at(epoch))
+
+    def after_step(self) -> None:
+        super().after_step()
+        torch._foreach_lerp_(self._momentum, self.gradients(), 1 - SMOOTHING)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "momentum": self._momentum}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        torch._foreach_copy_(self._momentum, state["momentum"])
+
+
+def regrown(
+    kept: list[Tensor], magnitudes: list[Tensor], momentum: list[Tensor], *, share: float
+) -> list[Tensor]:
+    """The masks after each layer's smallest weights were dropped and as many grown in all.
+
+    Args:
+        kept: a mask (s,) for each layer.
+        magnitudes: |w|, (s,) for each layer.
+        momentum: its magnitude, (s,) for each layer.
+        share: of each layer's weights that are dropped.
+    """
+    counts = [int(mask.sum()) for mask in kept]
+    dropped = [int(share * count) for count in counts]
+    means = [
+        max(float((m * mask).sum()) / max(count, 1), LEAST)
+        for m, mask, count in zip(momentum, kept, counts, strict=True)
+    ]
+    room = [len(k) - c + d for k, c, d in zip(kept, counts, dropped, strict=True)]
+    grown = share_out(sum(dropped), means, room)
+    layers = zip(kept, magnitudes, momentum, dropped, grown, strict=True)
+    return [grow(drop(k, w, less), m, more) for k, w, m, less, more in layers]
