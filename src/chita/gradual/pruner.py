@@ -76,6 +76,7 @@ class GradualPruner(Sparsifier):
         if unknown := sorted(arguments.keys() - SETTINGS):
             raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
         config = PruneConfig(sparsity=self.sparsities[-1], method=method, stages=1, **arguments)
+        config.resolve_method()  # an unknown one is told now, not at the first step
         self._loss, self._arguments = loss, {**arguments, "method": method, "seed": config.seed}
         self._model = unwrapped(model)
         self.weights = Weights(self._model, config.include, config.exclude)

@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
+from typing import Literal, get_args
 
 from chita.errors import ChitaError
 from chita.schedule import sparsities as spread
+
+Unit = Literal["epoch", "step"]  # what a schedule counts
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,13 @@ def check_sparsities(given: Iterable[float]) -> tuple[float, ...]:
     ):
         raise ChitaError(f"sparsities must be numbers in [0, 1) that never fall, got {values}")
     return tuple(float(value) for value in values)
+
+
+def check_unit(unit: Unit) -> Unit:
+    """`unit`, if it is one: with a wrong one there would be no pruning at all."""
+    if unit not in get_args(Unit):
+        raise ChitaError(f"unit must be one of {list(get_args(Unit))}, got {unit!r}")
+    return unit
 
 
 def _spread(

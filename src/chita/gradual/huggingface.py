@@ -1,0 +1,98 @@
+"""Gradual pruning in the Hugging Face Trainer: a callback. Needs the extra `transformers`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from chita.errors import ChitaError
+from chita.gradual.pruner import GradualPruner
+from chita.gradual.schedules import PruningSchedule, Unit, check_unit
+
+try:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+except ImportError as error:
+    raise ChitaError(
+        "chita.gradual.huggingface needs transformers: pip install 'chita[transformers]'"
+    ) from error
+
+STATE_FILE = "gradual_pruner.pt"  # in each checkpoint of the Trainer
+
+
+class GradualPruningCallback(TrainerCallback):
+    """Prunes a model while the Trainer trains it.
+
+    Every checkpoint of the Trainer also gets a file with the pruner's state, and
+    `train(resume_from_checkpoint=...)` goes on from it.
+
+    Args:
+        schedule: when to prune to which sparsity.
+        batches: calibration data, dicts with the labels; not the Trainer's own loader, which is in
+            use when a pruning step is due.
+        unit: what the schedule counts, epochs or steps of the optimizer.
+        arguments: of `GradualPruner`, such as method, samples and exclude.
+
+    Attributes:
+        pruner: the GradualPruner, once training has started.
+    """
+
+    pruner: GradualPruner
+
+    def __init__(
+        self,
+        schedule: PruningSchedule,
+        batches: Iterable[Any],
+        *,
+        unit: Unit = "epoch",
+        **arguments: Any,
+    ) -> None:
+        self._schedule, self._batches, self._arguments = schedule, batches, arguments
+        self._unit = check_unit(unit)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        model, optimizer = others["model"], others["optimizer"]
+        # accelerate's optimizer runs no hooks; the one inside it does
+        optimizer = getattr(optimizer, "optimizer", optimizer)
+        self.pruner = GradualPruner(model, optimizer, self._schedule, **self._arguments)
+        if state.global_step:
+            file = _state_file(args, state)
+            if not file.exists():
+                raise ChitaError(
+                    f"training goes on at step {state.global_step}, and {file} is not there: "
+                    "resume from a checkpoint in output_dir that was written with this callback"
+                )
+            self.pruner.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        if self._unit == "epoch":
+            self.pruner.begin_epoch(int(state.epoch or 0), self._batches)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        if self._unit == "step":
+            self.pruner.begin_epoch(state.global_step, self._batches)
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        if state.is_world_process_zero:
+            torch.save(self.pruner.state_dict(), _state_file(args, state))
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        self.pruner.finalize()
+
+
+def _state_file(args: TrainingArguments, state: TrainerState) -> Path:
+    folder = f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}"
+    return Path(str(args.output_dir)) / folder / STATE_FILE

@@ -1,0 +1,79 @@
+"""Gradual pruning in Lightning: a callback of its Trainer. Needs the extra `lightning`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from chita.errors import ChitaError
+from chita.gradual.pruner import GradualPruner
+from chita.gradual.schedules import PruningSchedule, Unit, check_unit
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+except ImportError as error:
+    raise ChitaError(
+        "chita.gradual.lightning needs lightning: pip install 'chita[lightning]'"
+    ) from error
+
+
+class GradualPruning(Callback):
+    """Prunes a LightningModule while a Trainer fits it.
+
+    The gradients are those of loss(module(inputs), targets): `forward` is called, and not
+    `training_step`. The Trainer's checkpoints hold the pruner's state, and `fit(ckpt_path=...)`
+    goes on from it.
+
+    Args:
+        schedule: when to prune to which sparsity.
+        batches: calibration data as `chita.prune` takes them; not the loader that the Trainer reads
+            from, which may be in use when a pruning step is due.
+        unit: what the schedule counts, epochs or steps of the optimizer.
+        arguments: of `GradualPruner`, such as method, loss, samples and exclude.
+
+    Attributes:
+        pruner: the GradualPruner, once training has started.
+    """
+
+    pruner: GradualPruner
+
+    def __init__(
+        self,
+        schedule: PruningSchedule,
+        batches: Iterable[Any],
+        *,
+        unit: Unit = "epoch",
+        **arguments: Any,
+    ) -> None:
+        self._schedule, self._batches, self._arguments = schedule, batches, arguments
+        self._unit = check_unit(unit)
+        self._state: dict[str, Any] = {}  # of a checkpoint, read before there is an optimizer
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if len(trainer.optimizers) != 1:
+            raise ChitaError(
+                f"gradual pruning takes one optimizer, and the module has {len(trainer.optimizers)}"
+            )
+        (optimizer,) = trainer.optimizers
+        self.pruner = GradualPruner(pl_module, optimizer, self._schedule, **self._arguments)
+        if self._state:
+            self.pruner.load_state_dict(self._state)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._unit == "epoch":
+            self.pruner.begin_epoch(trainer.current_epoch, self._batches)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if self._unit == "step":
+            self.pruner.begin_epoch(trainer.global_step, self._batches)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.pruner.finalize()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.pruner.state_dict() if hasattr(self, "pruner") else self._state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._state = state_dict

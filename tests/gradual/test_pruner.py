@@ -1,0 +1,225 @@
+"""GradualPruner: pruning steps, the mask between them, and going on from a saved state."""
+
+from __future__ import annotations
+
+import copy
+import io
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Optimizer
+
+import chita
+from chita.errors import ChitaError
+from chita.gradual import GradualPruner, PruningSchedule
+from chita.weights import Weights
+
+from ..pruning import cut, points, same, snapshot, tiny
+from .loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network, train
+
+
+def sgd(model: nn.Module, **more: Any) -> Optimizer:
+    return SGD(model.parameters(), **{"lr": 0.05, "momentum": 0.9, "weight_decay": 1e-2, **more})
+
+
+def averages(optimizer: Optimizer, parameter: Tensor) -> list[Tensor]:
+    """What the optimizer remembers of each entry of a parameter."""
+    return [v for v in optimizer.state[parameter].values() if v.shape == parameter.shape]
+
+
+def test_a_step_is_chita_prune() -> None:
+    model = network().train()
+    pruner = GradualPruner(model, sgd(model), [0.5, 0.9], seed=3, exclude="fc.*", **CALIBRATION)
+    for number, sparsity in enumerate([0.5, 0.9]):
+        expected, before = copy.deepcopy(model), snapshot(model)
+        wanted = chita.prune(
+            expected,
+            images(),
+            sparsity=sparsity,
+            method="chita-bso",
+            seed=3 + number,
+            exclude="fc.*",
+            progress=False,
+            **CALIBRATION,
+        )
+        found = pruner.step(images())
+        assert same(snapshot(model), snapshot(expected))
+        assert not same(snapshot(model), before)
+        assert same(pruner.masks, wanted.masks)
+        assert found.nonzeros == wanted.nonzeros
+    assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("method", ["chita-bso", "magnitude"])
+def test_the_mask_holds(name: str, method: str) -> None:
+    model = network()
+    keys, optimizer = list(model.state_dict()), OPTIMIZERS[name](model.parameters())
+    pruner = GradualPruner(model, optimizer, [0.5, 0.8, 0.95], method, **CALIBRATION)
+    train(model, optimizer)
+    checked = 0
+
+    def check(sparsity: float) -> None:
+        nonlocal checked
+        checked += 1
+        assert_sparse(pruner, model, sparsity)
+        for weight, mask in zip(pruner.weights, pruner.masks.values(), strict=True):
+            remembered = averages(optimizer, weight.parameter)
+            assert remembered
+            for average in remembered:
+                assert not average[~mask].any()
+                assert average[mask].any() or not mask.any()
+
+    for sparsity in (0.5, 0.8, 0.95):
+        pruner.step(images())
+        check(sparsity)  # the momentum of the dense weights is gone at once
+        train(model, optimizer, partial(check, sparsity))
+    assert checked == 21
+    pruner.finalize()
+    assert_sparse(pruner, model, 0.95)
+    assert list(model.state_dict()) == keys
+    train(model, optimizer)
+    assert int((Weights(model).vector() == 0).sum()) == 0, "finalize lets go of the optimizer"
+
+
+def test_a_weight_may_come_back_without_momentum() -> None:
+    model = network()
+    optimizer = sgd(model)
+    pruner = GradualPruner(model, optimizer, [0.8, 0.8], "magnitude")
+    pruner.step(())
+    train(model, optimizer)
+    pruned = (~pruner.masks["fc.weight"]).nonzero()[0].tolist()
+    with torch.no_grad():  # as a solver might find it
+        model.get_parameter("fc.weight")[tuple(pruned)] = 9.0
+    pruner.step(())
+    assert bool(pruner.masks["fc.weight"][tuple(pruned)])
+    (momentum,) = averages(optimizer, model.get_parameter("fc.weight"))
+    assert momentum[tuple(pruned)] == 0
+    train(model, optimizer)
+    assert momentum[tuple(pruned)] != 0
+
+
+def test_pruning_happens_when_the_schedule_says() -> None:
+    model = tiny()
+    schedule = PruningSchedule((1, 3, 4), (0.25, 0.5, 0.75))
+    pruner = GradualPruner(model, sgd(model), schedule, batch=2, ridge=0.01)
+    done = []
+    for epoch in [0, 1, 1, 2, 3, 4, 5]:
+        pruner.begin_epoch(epoch, cut(points(24), 8))
+        done.append(pruner.steps_done)
+    assert done == [0, 1, 1, 1, 2, 3, 3]
+    assert int((Weights(model).vector() != 0).sum()) == 18
+
+
+def test_steps_that_were_missed_are_made() -> None:
+    model = tiny()
+    schedule = PruningSchedule((1, 3, 7), (0.25, 0.5, 0.75))
+    pruner = GradualPruner(model, sgd(model), schedule, batch=2, ridge=0.01)
+    pruner.begin_epoch(5, cut(points(24), 8))
+    assert pruner.steps_done == 2
+    assert int((Weights(model).vector() != 0).sum()) == 36
+
+
+def run(epochs: range, saved: bytes | None = None) -> tuple[bytes, nn.Module]:
+    """Training over `epochs`, from a saved state if there is one, and the state at the end."""
+    model = network()
+    torch.manual_seed(0)  # dropout draws from the global generator
+    optimizer = OPTIMIZERS["adamw"](model.parameters())
+    schedule = PruningSchedule((0, 2, 3), (0.5, 0.8, 0.9))
+    pruner = GradualPruner(model, optimizer, schedule, **CALIBRATION)
+    if saved is not None:
+        state = torch.load(io.BytesIO(saved), weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        pruner.load_state_dict(state["pruner"])
+        torch.set_rng_state(state["random"])
+    for epoch in epochs:
+        pruner.begin_epoch(epoch, images())
+        train(model, optimizer)
+    file = io.BytesIO()
+    state = {"model": model, "optimizer": optimizer, "pruner": pruner}
+    random = torch.get_rng_state()
+    torch.save({**{key: part.state_dict() for key, part in state.items()}, "random": random}, file)
+    assert_sparse(pruner, model, schedule.sparsities[pruner.steps_done - 1])
+    return file.getvalue(), model
+
+
+@pytest.mark.parametrize("cut_at", [1, 2, 3])
+def test_a_saved_state_goes_on_in_the_same_way(cut_at: int) -> None:
+    with torch.random.fork_rng():
+        _, whole = run(range(4))
+        saved, _ = run(range(cut_at))
+        _, resumed = run(range(cut_at, 4), saved)
+    assert same(snapshot(resumed), snapshot(whole))
+
+
+def test_a_state_of_another_pruner_is_refused() -> None:
+    model = tiny()
+
+    def made(schedule: Any, **more: Any) -> GradualPruner:
+        return GradualPruner(model, sgd(model), schedule, "magnitude", **more)
+
+    state = made([0.5, 0.9]).state_dict()
+    made([0.5, 0.9]).load_state_dict(state)
+    with pytest.raises(ChitaError, match=r"sparsities \[0.5, 0.9\], and this one has \[0.5, 0.8\]"):
+        made([0.5, 0.8]).load_state_dict(state)
+    with pytest.raises(ChitaError, match=r"epochs None, and this one has \[0, 4\]"):
+        made(PruningSchedule((0, 4), (0.5, 0.9))).load_state_dict(state)
+    with pytest.raises(ChitaError, match="the prunable weights are"):
+        made([0.5, 0.9], exclude="2.*").load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "message"),
+    [
+        ([0.5, 1.0], {}, r"numbers in \[0, 1\) that never fall"),
+        ([0.5, 0.4], {}, "never fall"),
+        ([], {}, "never fall"),
+        ([0.5], {"method": "chita-xyz"}, "chita-xyz"),
+        ([0.5], {"stages": 3}, "stages is no argument here"),
+        ([0.5], {"smaples": 3}, "smaples is no argument here"),
+        ([0.5], {"samples": 0}, "samples must be"),
+        ([0.5], {"exclude": "nothing"}, "matches no parameter"),
+    ],
+)
+def test_arguments_are_checked_before_training(schedule: Any, more: Any, message: str) -> None:
+    model = tiny()
+    with pytest.raises(ChitaError, match=message):
+        GradualPruner(model, sgd(model), schedule, **more)
+
+
+def test_weights_that_another_optimizer_steps_are_refused() -> None:
+    model = tiny()
+    with pytest.raises(ChitaError, match=r"does not step '0.weight'.*exclude='0.weight'"):
+        GradualPruner(model, sgd(model[2]), [0.5])
+    GradualPruner(model, sgd(model[2]), [0.5], exclude="0.*")
+    model[0].requires_grad_(False)
+    GradualPruner(model, sgd(model[2]), [0.5])
+
+
+def test_calls_that_do_not_fit_the_schedule(caplog: pytest.LogCaptureFixture) -> None:
+    model = tiny()
+    pruner = GradualPruner(model, sgd(model), [0.5, 0.6], "magnitude")
+    with pytest.raises(ChitaError, match="does not say when to prune"):
+        pruner.begin_epoch(0, ())
+    pruner.step(())
+    pruner.finalize()
+    assert "1 pruning steps that were not made" in caplog.text
+    pruner.step(())
+    with pytest.raises(ChitaError, match="all 2 pruning steps of the schedule are done"):
+        pruner.step(())
+
+
+def test_a_step_that_fails_changes_nothing() -> None:
+    model = tiny()
+    pruner = GradualPruner(model, sgd(model), [0.5, 0.75], batch=2, ridge=0.01)
+    pruner.step(cut(points(24), 8))
+    before, masks = snapshot(model), pruner.masks
+    with pytest.raises(ChitaError, match="hold no samples"):
+        pruner.step([])
+    assert pruner.steps_done == 1
+    assert same(pruner.masks, masks)
+    assert same(snapshot(model), before)
