@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.gradual.variational_dropout import SPEED, VariationalDropout, kl_divergence
+from chita.gradual.variational_dropout import VariationalDropout, kl_divergence
 from tests.gradual.training import (
     SIZES,
     accuracy,
@@ -88,10 +88,11 @@ def test_the_weights_with_the_largest_alpha_go() -> None:
     model = small_model()
     dropout = noisy(model, -4.0)
     generator = torch.Generator().manual_seed(2)
-    for scaled in dropout.groups()[0]["params"]:
-        scaled.data.copy_(torch.randn(scaled.shape, generator=generator))
+    log_variances = dropout.groups()[0]["params"]
+    for each in log_variances:
+        each.data.copy_(3 * torch.randn(each.shape, generator=generator))
     before, log_alpha = dropout.weights.vector(), dropout.log_alpha()
-    log_variance = SPEED * torch.cat([s.detach().flatten() for s in dropout.groups()[0]["params"]])
+    log_variance = torch.cat([each.detach().flatten() for each in log_variances])
     torch.testing.assert_close(log_alpha, log_variance - (before**2 + 1e-8).log())
     dropout.finalize()
     after = dropout.weights.vector()

@@ -61,7 +61,7 @@ def run(
         for step, batch in enumerate(torch.arange(len(inputs)).chunk(plan.steps_per_epoch)):
             for group in optimizer.param_groups:
                 done = (epoch * plan.steps_per_epoch + step) / plan.steps
-                group["lr"] = optimizer.defaults["lr"] * (1 - done)
+                group["lr"] = group.setdefault("initial_lr", group["lr"]) * (1 - done)
             outputs = functional_call(model, sparsifier.effective(), (inputs[batch],))
             loss = F.cross_entropy(outputs, labels[batch])
             penalty = sparsifier.penalty()

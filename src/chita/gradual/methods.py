@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -107,4 +108,10 @@ def make_sparsifier(
         settings: of the method: arguments of `chita.prune` for those that go through it.
     """
     plan = TrainingPlan(sparsity, epochs, steps_per_epoch, schedule, seed)
-    return get_method(name).build(model, optimizer, plan, include=include, **settings)
+    build = get_method(name).build
+    try:
+        inspect.signature(build).bind(model, optimizer, plan, include=include, **settings)
+    except TypeError as error:
+        takes = ", ".join(list(inspect.signature(build).parameters)[4:]) or "none"
+        raise ChitaError(f"settings of {name}: {error}; it takes {takes}") from error
+    return build(model, optimizer, plan, include=include, **settings)

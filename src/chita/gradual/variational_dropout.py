@@ -19,9 +19,9 @@ from chita.weights import Patterns, Weights
 
 K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
 PRUNED_ABOVE = 3.0  # log alpha, from which on a weight is noise
-# The optimizer trains log sigma^2 / SPEED, as if the rate of log sigma^2 were SPEED^2 times
-# that of the weights: it has to come from -10 to about -3, by gradients that are small.
-SPEED = 10.0
+SPEED = (
+    100.0  # the rate of log sigma^2 over that of the weights: it has far to go by small gradients
+)
 TINY = 1e-8  # keeps logarithms and roots finite
 
 
@@ -59,21 +59,20 @@ class VariationalDropout(Sparsifier):
     ) -> None:
         self.weights = Weights(model, include)
         self._plan = plan
-        self._scaled = {  # log sigma^2 / SPEED by the identity of the weight
-            id(weight.parameter): nn.Parameter(torch.full_like(weight.parameter, start / SPEED))
+        self._log_variance = {  # log sigma^2 by the identity of the weight
+            id(weight.parameter): nn.Parameter(torch.full_like(weight.parameter, start))
             for weight in self.weights
         }
+        self._rate = SPEED * optimizer.defaults["lr"]
         self._least = divergence
         self._divergence = torch.tensor(divergence, device=self.weights.device)
-        # A CUDA graph takes no generator but the device's own.
-        on_cpu = self.weights.device.type == "cpu"
-        self._generator = torch.Generator().manual_seed(plan.seed) if on_cpu else None
         self._hooks = [
             module.register_forward_hook(self._add_noise) for module in _layers(model, self.weights)
         ]
 
     def groups(self) -> list[dict[str, Any]]:
-        return [{"params": list(self._scaled.values()), "weight_decay": 0.0}]
+        parameters = list(self._log_variance.values())
+        return [{"params": parameters, "lr": self._rate, "weight_decay": 0.0}]
 
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
         if epoch == 0:
@@ -107,21 +106,17 @@ class VariationalDropout(Sparsifier):
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            "scaled": [scaled.detach() for scaled in self._scaled.values()],
+            "log_variance": [each.detach() for each in self._log_variance.values()],
             "divergence": self._divergence,
-            "generator": self._generator and self._generator.get_state(),
         }
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        for scaled, saved in zip(self._scaled.values(), state["scaled"], strict=True):
-            scaled.copy_(saved)
+        torch._foreach_copy_(list(self._log_variance.values()), state["log_variance"])
         self._divergence.copy_(state["divergence"])
-        if self._generator and state["generator"] is not None:
-            self._generator.set_state(state["generator"].cpu())
 
     def _log_alpha(self, parameter: nn.Parameter) -> Tensor:
-        return SPEED * self._scaled[id(parameter)] - (parameter.square() + TINY).log()
+        return self._log_variance[id(parameter)] - (parameter.square() + TINY).log()
 
     def _add_noise(
         self, module: nn.Linear | nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor
@@ -129,14 +124,13 @@ class VariationalDropout(Sparsifier):
         """The outputs with the variance that the noise of the weights gives them."""
         if not module.training:
             return None
-        variance = (SPEED * self._scaled[id(module.weight)]).exp()
+        variance = self._log_variance[id(module.weight)].exp()
         squared = inputs[0].square()
         if isinstance(module, nn.Linear):
             spread = F.linear(squared, variance)
         else:
             spread = module._conv_forward(squared, variance, None)
-        noise = torch.empty_like(output).normal_(generator=self._generator)
-        return output + (spread + TINY).sqrt() * noise
+        return output + (spread + TINY).sqrt() * torch.randn_like(output)
 
 
 def kl_divergence(log_alpha: Tensor) -> Tensor:
