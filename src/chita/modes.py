@@ -49,3 +49,18 @@ def device_of(model: nn.Module) -> torch.device:
     for tensor in (*model.parameters(), *model.buffers()):
         return tensor.device
     return torch.device("cpu")
+
+
+@contextmanager
+def convolution_trials(wanted: bool) -> Iterator[None]:
+    """Whether cuDNN tries out its kernels for each new shape and takes the fastest.
+
+    It pays for a training, whose batches have one shape; shapes that come a few times would cost
+    far more in trials than they take.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = wanted
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

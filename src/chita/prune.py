@@ -13,6 +13,7 @@ from chita.config import PruneConfig, Ridge
 from chita.distributed import joined_ranks
 from chita.errors import ChitaError
 from chita.gradients import Loss
+from chita.modes import convolution_trials
 from chita.result import PruneResult
 from chita.run import Run
 
@@ -122,7 +123,7 @@ def prune(
     if resume and checkpoints is None:
         raise ChitaError("resume=True needs checkpoints, the folder of the run to go on with")
     model = model if inplace else copy.deepcopy(model)
-    with joined_ranks() as ranks:
+    with joined_ranks() as ranks, convolution_trials(False):
         run = Run(model, batches, loss, config, ranks)
         if checkpoints is not None:
             run.keep_stages(Path(checkpoints), resume=resume)

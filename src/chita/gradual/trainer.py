@@ -24,7 +24,7 @@ from chita.gradual.methods import get_method, make_sparsifier
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.step import Pass, Step, fastest
-from chita.modes import modes_restored
+from chita.modes import convolution_trials, modes_restored
 from chita.ranks import Ranks
 from chita.resume import fingerprint
 from chita.train import initialise
@@ -74,7 +74,7 @@ def train_sparse(
     if out is None and resume:
         raise ChitaError("resume needs out, the folder of the training to go on with")
     model.to(device)
-    with joined_ranks() as ranks, modes_restored(model), _fastest_convolutions():
+    with joined_ranks() as ranks, modes_restored(model), convolution_trials(True):
         training = Training(
             model, data, recipe, method=method, sparsity=sparsity, seed=seed, include=include,
             ranks=ranks,
@@ -298,14 +298,3 @@ def _drawing(seed: int, place: torch.device) -> Iterator[None]:
             with torch.cuda.device(place):
                 torch.cuda.manual_seed(seed)
         yield
-
-
-@contextmanager
-def _fastest_convolutions() -> Iterator[None]:
-    """On a GPU, convolutions are tried out and the fastest taken: all batches have one shape."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
