@@ -28,6 +28,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
     ),
     "adam": lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=1e-2, amsgrad=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "adamw-fused": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, fused=True),
 }
 
 

@@ -1,0 +1,131 @@
+"""The callback of Lightning's Trainer, in the real Trainer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+from chita.errors import ChitaError
+from chita.gradual import PruningSchedule
+from chita.weights import Weights
+
+from ..pruning import same, snapshot
+from .loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
+
+pl = pytest.importorskip("lightning.pytorch", reason="needs lightning: chita[lightning]")
+from chita.gradual.lightning import GradualPruning  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers and loggers
+
+SCHEDULE = PruningSchedule((0, 2, 3), (0.5, 0.8, 0.9))
+
+
+class Classifier(pl.LightningModule):  # type: ignore[misc,name-defined]
+    """As people write it: the network inside, the loss in training_step."""
+
+    def __init__(self, optimizers: int = 1) -> None:
+        super().__init__()
+        self.network = network()
+        self.network.get_submodule("drop").p = 0.0
+        self.optimizer_count = optimizers
+        self.automatic_optimization = optimizers == 1
+
+    def forward(self, x: Tensor) -> Any:
+        return self.network(x)
+
+    def training_step(self, batch: list[Tensor]) -> Tensor:
+        x, t = batch
+        return functional.cross_entropy(self(x), t)
+
+    def configure_optimizers(self) -> list[Optimizer]:
+        return [OPTIMIZERS["adamw"](self.parameters()) for _ in range(self.optimizer_count)]
+
+
+class Watch(pl.Callback):  # type: ignore[misc,name-defined]
+    """Notes how many weights are zero after each batch."""
+
+    def __init__(self) -> None:
+        self.zeros: list[int] = []
+
+    def on_train_batch_end(self, _: Any, module: nn.Module, *__: Any) -> None:
+        self.zeros.append(int((Weights(module).vector() == 0).sum()))
+
+
+def fit(
+    folder: Path,
+    callback: GradualPruning,
+    *,
+    epochs: int,
+    resume: str | None = None,
+    **more: Any,
+) -> tuple[Classifier, Watch, Any]:
+    model, watch = Classifier(), Watch()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        callbacks=[callback, watch],
+        default_root_dir=folder,
+        max_epochs=epochs,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        logger=False,
+        **more,
+    )
+    trainer.fit(model, DataLoader(images(), batch_size=None), ckpt_path=resume)
+    return model, watch, trainer
+
+
+def pruning(**more: Any) -> GradualPruning:
+    return GradualPruning(SCHEDULE, images(), **CALIBRATION, **more)
+
+
+def test_every_batch_sees_the_sparsity_of_the_schedule(tmp_path: Path) -> None:
+    callback = pruning()
+    model, watch, _ = fit(tmp_path, callback, epochs=5)
+    pruned = [306 - 153] * 12 + [306 - 61] * 6 + [306 - 30] * 12
+    assert watch.zeros == pruned
+    assert_sparse(callback.pruner, model, 0.9)
+    assert list(model.state_dict()) == list(Classifier().state_dict())
+
+
+def test_a_schedule_of_steps_with_accumulated_gradients(tmp_path: Path) -> None:
+    callback = pruning(unit="step")
+    model, watch, _ = fit(tmp_path, callback, epochs=2, accumulate_grad_batches=3)
+    assert watch.zeros == [306 - 153] * 6 + [306 - 61] * 3 + [306 - 30] * 3
+    assert_sparse(callback.pruner, model, 0.9)
+
+
+def test_mixed_precision(tmp_path: Path) -> None:
+    callback = pruning(method="magnitude")
+    model, watch, _ = fit(tmp_path, callback, epochs=4, precision="bf16-mixed")
+    assert watch.zeros[-1] == 306 - 30
+    assert_sparse(callback.pruner, model, 0.9)
+
+
+@pytest.mark.parametrize("cut_at", [1, 2, 3])
+def test_a_checkpoint_goes_on_in_the_same_way(cut_at: int, tmp_path: Path) -> None:
+    whole, _, _ = fit(tmp_path, pruning(), epochs=4)
+    _, _, trainer = fit(tmp_path, pruning(), epochs=cut_at)
+    file = str(tmp_path / "cut.ckpt")
+    trainer.save_checkpoint(file)
+    callback = pruning()
+    resumed, watch, _ = fit(tmp_path, callback, epochs=4, resume=file)
+    assert len(watch.zeros) == 6 * (4 - cut_at)
+    assert same(snapshot(resumed), snapshot(whole))
+    assert_sparse(callback.pruner, resumed, 0.9)
+
+
+def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match="unit must be one of"):
+        pruning(unit="batch")
+    trainer = pl.Trainer(
+        accelerator="cpu", callbacks=[pruning()], logger=False, enable_checkpointing=False
+    )
+    with pytest.raises(ChitaError, match="one optimizer, and the module has 2"):
+        trainer.fit(Classifier(optimizers=2), DataLoader(images(), batch_size=None))
