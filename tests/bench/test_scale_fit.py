@@ -49,4 +49,6 @@ def test_every_fit_is_drawn_beside_its_bound() -> None:
     points, _, bound = seconds.get_lines()
     assert points.get_ydata().tolist() == [8, 4]
     assert bound.get_ydata().tolist() == [16, 4]  # meets the largest size
+    ticks = [tick.get_text() for tick in panels["n", "seconds"].get_xticklabels()]
+    assert ticks == ["10", "100", "1k"]
     draw_fits(new_figure(), [])  # nothing was measured twice

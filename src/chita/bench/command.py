@@ -53,7 +53,7 @@ BENCHMARKS = {
         Scale(),
         Scale(
             networks=("resnet20",),
-            weights=(100_000, 300_000, 1_000_000),
+            weights=(100_000, 1_000_000),
             rows=(100, 300, 1000),
             sparsities=(0.5, 0.8, 0.95),
             samples=250,

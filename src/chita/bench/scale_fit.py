@@ -90,5 +90,14 @@ def _draw_panel(panel: Axes, fits: Sequence[Fit]) -> None:
         panel.plot(ends, np.exp(fit.level) * ends**fit.exponent, color=colour, label=label)
         bound = fit.costs[-1] * (ends / ends[-1]) ** fit.bound
         panel.plot(ends, bound, "--", color=colour, linewidth=0.8)
+    marks = sorted({size for fit in fits for size in fit.sizes})
+    panel.set_xticks(marks, [_short(size) for size in marks], fontsize="x-small")
+    panel.set_xticks([], minor=True)
     panel.grid(alpha=0.3)
     panel.legend(fontsize="x-small")
+
+
+def _short(size: float) -> str:
+    """Three digits, in thousands or millions."""
+    unit, name = next((u, name) for u, name in ((1e6, "M"), (1e3, "k"), (1, "")) if size >= u)
+    return f"{size / unit:.3g}{name}"
