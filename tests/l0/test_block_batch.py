@@ -41,8 +41,9 @@ def test_equal_blocks_are_a_view_and_others_are_padded_with_zeros() -> None:
 
 
 def test_blocks_of_one_layer_go_together_as_far_as_a_batch_reaches() -> None:
-    blocks = all_blocks(Layout((41, 3), 9))  # sizes 8, 8, 8, 8, 9 and 3
-    assert [len(batch.blocks) for batch in block_batches(blocks, 30)] == [3, 2, 1]
+    blocks = all_blocks(Layout((41, 3), 9))  # sizes 9, 8, 8, 8, 8 and 3
+    assert [len(batch.blocks) for batch in block_batches(blocks, 30)] == [1, 3, 1, 1]
+    assert [len(batch.blocks) for batch in block_batches(blocks, 30, 0.75)] == [3, 2, 1]
 
 
 @given(
@@ -56,7 +57,7 @@ def test_a_batch_is_within_its_bounds_and_as_long_as_they_let_it(
     batches = list(block_batches(cut_blocks(layers, 20), columns, alike))
 
     def fits(sizes: list[int]) -> bool:
-        return min(sizes) + 1 >= alike * max(sizes) and len(sizes) * max(sizes) <= columns
+        return min(sizes) >= alike * max(sizes) and len(sizes) * max(sizes) <= columns
 
     assert all(len(batch.blocks) == 1 or fits(batch.sizes) for batch in batches)
     assert not any(fits(one.sizes + two.sizes[:1]) for one, two in pairwise(batches))

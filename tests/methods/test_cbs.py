@@ -31,7 +31,7 @@ def test_the_update_is_the_constrained_minimiser(seed: int, k: int, lam: float) 
 
 
 def test_in_blocks_each_keeps_its_budget() -> None:
-    problem = random_problem(0, p=40, alpha=0.0)
+    problem = random_problem(3, p=40, alpha=0.0)
     x, layout = problem.start(12), Layout((25, 15), block_size=10)
     options = replace(CBS.options, iterations=50)
     solution = solve_problem(problem, 12, CBS.algorithm, options=options, layout=layout)

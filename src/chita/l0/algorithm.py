@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from torch import Tensor
-
-from chita.l0.batched_problem import BatchedPoint, BatchedProblem
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.blocks import cut_blocks, solve_batches, solve_blocks
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
@@ -16,7 +14,7 @@ from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 
 SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
-BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], tuple[Tensor, Tensor, bool]]
+BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], BatchedSolution]
 
 
 @dataclass(frozen=True)

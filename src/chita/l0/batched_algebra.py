@@ -34,7 +34,7 @@ def largest(x: Tensor, count: int) -> Tensor:
     Among equals the lowest places win and come first, on every device and every run.
     """
     x = x.masked_fill(x.isnan(), -torch.inf)  # what overflowed is not chosen, and told by Q
-    smallest = x.topk(count).values[:, -1:]
+    smallest = x.topk(count, sorted=False).values.amin(1, keepdim=True)
     above, equal = x > smallest, x == smallest
     left = count - above.sum(1, keepdim=True)
     chosen = above | (equal & (equal.cumsum(1) <= left))

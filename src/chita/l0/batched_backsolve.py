@@ -17,17 +17,27 @@ PADDED = 1.25  # the largest support of a group is at most this many times the s
 SHARE = 4  # a group gathers at most one column in this many of the batch, or one block
 
 
-def batched_backsolve(problem: BatchedProblem, x: BatchedPoint) -> tuple[BatchedPoint, float]:
-    """The minimisers on the supports of x, which take the place of the points in x, and the largest
-    jitter that one needed."""
+def batched_backsolve(
+    problem: BatchedProblem, x: BatchedPoint, c: Tensor
+) -> tuple[BatchedPoint, float]:
+    """The minimisers on the supports of x, which take the place of the points in x.
+
+    Args:
+        problem: that of the blocks.
+        x: points with the supports.
+        c: the residuals when d_S = 0, (b, n).
+
+    Returns:
+        The minimisers, and the largest jitter that one needed.
+    """
     largest_jitter = 0.0
     for group in alike(problem):
         rows = torch.tensor(group, device=problem.k.device)
         k = max(problem.counts[row] for row in group)
-        solved, jitter = _backsolve(problem, x.take(rows), rows, k)
+        solved, jitter = _backsolve(problem, x.support[rows, :k], c[rows], rows)
         # On a support that is solved already the answer differs by rounding alone: keep the better.
         better = (solved.objective <= x.objective[rows]).nonzero()[:, 0]
-        x.put(rows[better], solved.take(better))
+        x.put(rows[better], solved.take(better).widened(problem.largest))
         largest_jitter = max(largest_jitter, float(jitter.max()))
     return x, largest_jitter
 
@@ -48,29 +58,26 @@ def alike(problem: BatchedProblem) -> list[list[int]]:
 
 
 def _backsolve(
-    problem: BatchedProblem, x: BatchedPoint, rows: Tensor, k: int
+    problem: BatchedProblem, support: Tensor, c: Tensor, rows: Tensor
 ) -> tuple[BatchedPoint, Tensor]:
-    """The minimisers for the blocks `rows` of at most k weights, at points x of theirs."""
-    support, valid = x.support[:, :k], problem.valid[rows, :k]
-    columns = problem.flat_columns[support.flatten()].view(*support.shape, -1)
+    """The minimisers for the blocks `rows`, (r,), on supports (r, k) given c, (r, n)."""
+    (_, k), n = support.shape, c.shape[1]
+    valid = problem.valid[rows, :k]
+    columns = problem.flat_columns[support.flatten()].view(*support.shape, n)
     columns[~valid] = 0.0
-    w0 = problem.w0.take(support).masked_fill_(~valid, 0.0)
-    c = x.rho - times(x.values[:, :k] - w0, columns)  # the residual when d_S = 0
-    n = columns.shape[2]
     if k > n:
-        norms = columns.square().sum(1).max()
-        wide = rounds_too_much(columns.dtype, n, float(norms), problem.mu)
+        largest = float(columns.square().sum(1).max())
+        wide = rounds_too_much(columns.dtype, n, largest, problem.mu)
         exact = columns.double() if wide else columns
         y, jitter = damped_solve(lower_gram(exact), problem.mu, c.to(exact.dtype))
         d = -times(y, exact.mT)
     else:
         exact = columns.double()
         systems = lower_gram(exact.mT)
-        diagonals = systems.diagonal(dim1=1, dim2=2)
         # A system of its own for the padding, of no other scale than the block's.
+        diagonals = systems.diagonal(dim1=1, dim2=2)
         diagonals.copy_(torch.where(valid, diagonals, diagonals.amax(1, keepdim=True)))
         d, jitter = damped_solve(systems, problem.mu, -times(c.double(), exact.mT))
-    d = d.to(w0.dtype)
-    values = torch.zeros_like(x.values)
-    values[:, :k] = w0 + d
-    return problem.point(rows, x.support, values, c + times(d, columns)), jitter
+    d = d.to(c.dtype)
+    w = (problem.w0.take(support) + d).masked_fill_(~valid, 0.0)
+    return problem.point(rows, support, w, c + times(d, columns)), jitter

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
+from torch.nn.functional import embedding_bag, pad
 
 from chita.l0.batched_algebra import times
 
@@ -34,10 +34,25 @@ class BatchedPoint(NamedTuple):
         """The points of some of the blocks."""
         return BatchedPoint(*(part[rows] for part in self))
 
+    def widened(self, width: int) -> BatchedPoint:
+        """The same points with supports padded to another width."""
+        more = (0, width - self.support.shape[1])
+        return self._replace(support=pad(self.support, more), values=pad(self.values, more))
+
     def put(self, rows: Tensor, points: BatchedPoint) -> None:
         """Replace the points of some of the blocks."""
         for part, given in zip(self, points, strict=True):
             part[rows] = given
+
+
+class BatchedSolution(NamedTuple):
+    """What is left of b blocks, and the two residuals that it takes to draw them back together."""
+
+    w: Tensor  # (b, B), the weights
+    kept: Tensor  # (b, B) bool, the support
+    rho: Tensor  # (b, n), the residuals, computed afresh
+    still: Tensor  # (b, n), those of w0 on the support
+    settled: bool  # whether all blocks converged
 
 
 class BatchedProblem:
@@ -87,9 +102,8 @@ class BatchedProblem:
         support = torch.zeros_like(self.valid, dtype=torch.int64)
         support[self.valid] = self.kept.flatten().nonzero()[:, 0]
         values = self.at_places(self.w0, support)
-        rho = self.displace(torch.where(self.kept, 0.0, -self.w0)) + self.offset
         every = torch.arange(len(self.k), device=self.k.device)
-        return self.point(every, support, values, rho)
+        return self.point(every, support, values, self.unmoved(self.kept))
 
     def point(self, rows: Tensor, support: Tensor, values: Tensor, rho: Tensor) -> BatchedPoint:
         """Points of the blocks `rows`, (r,), from their parts, with their objectives."""
@@ -114,9 +128,10 @@ class BatchedProblem:
         """Whether a weight is in the support, (b, B) bool."""
         return self.spread(x.support, self.valid)
 
-    def displace(self, d: Tensor) -> Tensor:
-        """A d for each block, (b, B) to (b, n): one pass over the columns."""
-        return times(d, self.columns)
+    def unmoved(self, kept: Tensor) -> Tensor:
+        """The residuals of w0 on the supports, (b, B) bool, and zero elsewhere, (b, n): one pass
+        over the columns."""
+        return times(torch.where(kept, 0.0, -self.w0), self.columns) + self.offset
 
     def gradient(self, x: BatchedPoint) -> Tensor:
         """grad Q, (b, B): one pass over the columns."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 COLUMNS = 16384  # in a batch at most, unless one block has more: a small part of A
 
@@ -43,7 +42,11 @@ class BlockBatch:
         sizes = self.sizes
         if len(set(sizes)) == 1:
             return entries.view(len(sizes), sizes[0], *entries.shape[1:])
-        return pad_sequence(list(torch.split(entries, sizes)), batch_first=True)
+        inside = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+        places = inside.flatten().nonzero()[:, 0].to(entries.device)
+        stacked = entries.new_zeros(*inside.shape, *entries.shape[1:])
+        stacked.flatten(0, 1).index_copy_(0, places, entries)
+        return stacked
 
     def unstack(self, stacked: Tensor) -> Tensor:
         """What the weights of the blocks have, (b, B), as one vector without the padding."""
@@ -59,15 +62,15 @@ def block_batches(
     Args:
         blocks: [start, stop), in order.
         columns: in a batch at most, padding included, unless one block has more.
-        alike: the share of the largest block's size that the smallest has at least, but for a
-            difference of one: so do the blocks of a layer differ, which is cut evenly.
+        alike: the share of the largest block's size that the smallest has at least; 1 for blocks
+            of one size, as most of a layer are, which is cut evenly.
     """
     batch: list[tuple[int, int]] = []
     smallest = largest = 0
     for start, stop in blocks:
         size = stop - start
         low, high = (min(smallest, size), max(largest, size)) if batch else (size, size)
-        if batch and (low + 1 < alike * high or (len(batch) + 1) * high > columns):
+        if batch and (low < alike * high or (len(batch) + 1) * high > columns):
             yield BlockBatch(tuple(batch))
             batch, low, high = [], size, size
         batch.append((start, stop))

@@ -13,29 +13,31 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from chita.l0.batched_problem import BatchedPoint, BatchedProblem
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.block_batch import BlockBatch, block_batches
 from chita.l0.options import Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.threshold import hard_threshold
-from chita.matrix import GradientMatrix
 from chita.storage import HeldMatrix
 
 logger = logging.getLogger(__name__)
 
-CACHE = 2**25  # bytes of columns in a batch on a CPU, whose caches they should not leave
+CACHE = 2**26  # bytes of columns in a batch on a CPU: a few blocks for each core
 GPU_SHARE = 16  # and on a GPU one in this many of its memory: it needs many blocks to be busy
-ALIKE = 0.75  # the smallest block of a batch has this share of the largest's size: little padding
+# There, a batch is copied for its padding, and the smallest block has this share of the largest's
+# size. On a CPU a copy costs more than a call: the blocks of a batch are equal.
+ALIKE = 0.75
 
-# Takes a batch of blocks and P_k(w0) to weights, (b, B), and which of them are kept, (b, B), and
-# says whether all blocks settled.
-BatchSolver = Callable[[BatchedProblem, BatchedPoint, Trace], tuple[Tensor, Tensor, bool]]
+# Takes a batch of blocks and P_k(w0), in whose place it may put other points, to their solution.
+BatchSolver = Callable[[BatchedProblem, BatchedPoint, Trace], BatchedSolution]
 # Takes a block's problem and its starting point to its solution, and says whether it settled.
 BlockSolver = Callable[[Problem, Iterate, Trace], tuple[Iterate, bool]]
 
 
 def cut_blocks(layers: Sequence[int], block_size: int) -> list[tuple[int, int]]:
     """The blocks [start, stop): each layer cut evenly into parts of at most `block_size` weights.
+
+    Where they are not all equal, those with one weight more come first: equal ones lie together.
 
     Args:
         layers: the number of weights in each layer, in the order of the columns.
@@ -45,7 +47,8 @@ def cut_blocks(layers: Sequence[int], block_size: int) -> list[tuple[int, int]]:
     start = 0
     for size in layers:
         parts = -(-size // block_size)
-        bounds = [start + size * i // parts for i in range(parts + 1)]
+        least, larger = divmod(size, parts)
+        bounds = [start + least * i + min(i, larger) for i in range(parts + 1)]
         blocks += list(pairwise(bounds))
         start += size
     return blocks
@@ -64,16 +67,12 @@ def solve_batches(
     problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 6, many blocks at once. Returns what `solve_blocks` does."""
-    batches = block_batches(blocks, columns_at_once(problem.matrix), ALIKE)
-    return _one_pass(problem, k, batches, solve, trace)
-
-
-def columns_at_once(matrix: GradientMatrix) -> int:
-    """The columns in a batch of blocks at most."""
-    room = CACHE
+    matrix, room, alike = problem.matrix, CACHE, 1.0
     if matrix.device.type == "cuda":
         room = torch.cuda.get_device_properties(matrix.device).total_memory // GPU_SHARE
-    return room // max(matrix.n * matrix.dtype.itemsize, 1)
+        alike = ALIKE
+    columns = room // max(matrix.n * matrix.dtype.itemsize, 1)
+    return _one_pass(problem, k, block_batches(blocks, columns, alike), solve, trace)
 
 
 def _one_pass(
@@ -100,12 +99,12 @@ def _one_pass(
         )
         x = part.start()
         displaced[0] += (x.rho - problem.offset).double().sum(0)
-        w_b, kept_b, settled = solve(part, x, trace)
-        ends = torch.stack([w_b - part.w0, torch.where(kept_b, 0.0, -part.w0)], 1)
-        displaced[1:] += (ends @ part.columns).double().sum(0)
-        w[batch.start : batch.stop] = batch.unstack(w_b)
-        kept[batch.start : batch.stop] = batch.unstack(kept_b)
-        converged = converged and settled
+        solved = solve(part, x, trace)
+        displaced[1] += (solved.rho - problem.offset).double().sum(0)
+        displaced[2] += (solved.still - problem.offset).double().sum(0)
+        w[batch.start : batch.stop] = batch.unstack(solved.w)
+        kept[batch.start : batch.stop] = batch.unstack(solved.kept)
+        converged = converged and solved.settled
     rho = (problem.ranks.sum(displaced) + problem.offset).to(w0.dtype)
 
     def point(w: Tensor, support: Tensor, rho: Tensor) -> Iterate:
@@ -123,25 +122,20 @@ def _one_pass(
 def _alone(solve: BlockSolver) -> BatchSolver:
     """A solver of blocks for batches of one."""
 
-    def solve_one(
-        problem: BatchedProblem, x: BatchedPoint, trace: Trace
-    ) -> tuple[Tensor, Tensor, bool]:
-        w, kept = torch.zeros_like(problem.w0), torch.zeros_like(problem.kept)
+    def solve_one(problem: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
+        block = Problem(HeldMatrix(problem.columns[0]), problem.w0[0], problem.mu, problem.offset)
         support = problem.kept[0].nonzero()[:, 0]
-        if len(support) == 0:
-            return w, kept, True
-        start = w[0].index_copy(0, support, problem.w0[0, support])
-        matrix = HeldMatrix(problem.columns[0])
-        record = Trace(trace.limit)
-        solved, settled = solve(
-            Problem(matrix, problem.w0[0], problem.mu, problem.offset),
-            Iterate(start, support, x.rho[0], float(x.objective)),
-            record,
-        )
-        w[0], kept[0, solved.support] = solved.w, True
-        trace.iterations = max(trace.iterations, record.iterations)
-        trace.jitter = max(trace.jitter, record.jitter)
-        return w, kept, settled
+        w = torch.where(problem.kept[0], block.w0, 0.0)
+        point, settled = Iterate(w, support, x.rho[0], float(x.objective)), True
+        if len(support):
+            record = Trace(trace.limit)
+            solved, settled = solve(block, point, record)
+            point = block.at(solved.w, solved.support)
+            trace.iterations = max(trace.iterations, record.iterations)
+            trace.jitter = max(trace.jitter, record.jitter)
+        kept = torch.zeros_like(problem.kept).index_fill_(1, point.support, True)
+        still = problem.unmoved(kept)
+        return BatchedSolution(point.w[None], kept, point.rho[None], still, settled)
 
     return solve_one
 

@@ -18,7 +18,7 @@ from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.l0.backsolve import SINGULAR
 from chita.l0.batched_backsolve import batched_backsolve
 from chita.l0.batched_iht import batched_iht
-from chita.l0.batched_problem import BatchedPoint, BatchedProblem
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
@@ -72,15 +72,17 @@ def refined_support(
 
 def batched_bso(
     problem: BatchedProblem, x: BatchedPoint, options: Options, trace: Trace
-) -> tuple[Tensor, Tensor, bool]:
+) -> BatchedSolution:
     """Algorithm 5 in a batch of blocks, which are small enough to need no active set."""
     x, updates, settled = batched_iht(problem, x, options)
-    x, jitter = batched_backsolve(problem, x)
+    kept = problem.inside(x)
+    still = problem.unmoved(kept)
+    x, jitter = batched_backsolve(problem, x, still)
     if jitter and not trace.jitter:
         logger.warning(SINGULAR, jitter)
     trace.iterations = max(trace.iterations, updates)
     trace.jitter = max(trace.jitter, jitter)
-    return problem.spread(x.support, x.values), problem.inside(x), settled
+    return BatchedSolution(problem.spread(x.support, x.values), kept, x.rho, still, settled)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
