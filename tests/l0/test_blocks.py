@@ -1,10 +1,24 @@
+import logging
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
+from chita.l0 import blocks as blocks_module
 from chita.l0 import solve
-from chita.l0.blocks import cut_blocks
+from chita.l0.algorithm import Layout
+from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.l0.block_batch import block_batches
+from chita.l0.blocks import _one_pass, cut_blocks, solve_blocks
+from chita.l0.iht import iht, refine_by_backsolve
+from chita.l0.options import Options, Trace
+from chita.l0.problem import Iterate, Problem
+from chita.l0.solve import ALGORITHMS, batched_bso, solve_problem
+from chita.l0.stepsize import paper_step
+from chita.storage import HeldMatrix
 from tests.l0.problems import dense_objective, random_problem
 
 
@@ -20,6 +34,7 @@ def test_blocks_are_even_and_never_cross_layers(layers: list[int], block_size: i
         assert max(inside) <= block_size
         assert max(inside) - min(inside) <= 1
         assert len(inside) == -(-size // block_size)
+        assert inside == sorted(inside, reverse=True)
         start += size
 
 
@@ -75,3 +90,104 @@ def test_blocks_that_overshoot_together_are_drawn_back() -> None:
     problem.w0.copy_(w0)
     assert solution.objective == pytest.approx(dense_objective(problem, solution.w), rel=1e-10)
     assert solution.objective < 0.1 * problem.start(20).objective
+
+
+def iht_then_backsolve(options: Options, part: Problem, x: Iterate, trace: Trace):  # type: ignore[no-untyped-def]
+    """Algorithm 5 without an active set on one block."""
+    step = paper_step(options.gamma)
+    x = iht(part, x, options.iterations, step=step, tol=options.tol, trace=trace)
+    return refine_by_backsolve(part, x, options, trace), not trace.spent
+
+
+@given(st.integers(0, 10**6), st.integers(0, 70), st.sampled_from([3, 10, 25]))
+@settings(deadline=None, max_examples=50)
+def test_in_batches_or_one_by_one_is_the_same(seed: int, k: int, block_size: int) -> None:
+    """Layers of different scales, in batches of several that are padded."""
+    problem = random_problem(seed, n=12, p=70)
+    problem.w0[:20] *= 2
+    problem.w0[50:] *= 0.3
+    blocks, options = cut_blocks([20, 30, 13, 7], block_size), Options(iterations=5)
+    alone, batched = Trace(5), Trace(5)
+    one, _ = solve_blocks(problem, k, blocks, partial(iht_then_backsolve, options), alone)
+
+    def bso(part: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
+        return batched_bso(part, x, options, trace)
+
+    two, _ = _one_pass(problem, k, block_batches(blocks, 60, 0.5), bso, batched)
+    assert torch.equal(one.support, two.support)
+    for first, second in ((one.w, two.w), (one.rho, two.rho)):
+        torch.testing.assert_close(first, second, rtol=1e-8, atol=1e-8)
+    assert one.objective == pytest.approx(two.objective, rel=1e-10)
+    assert alone.iterations == batched.iterations
+    torch.testing.assert_close(alone.history, batched.history)
+
+
+class Counting(HeldMatrix):
+    """A matrix that counts how often each column is read, and lets no other product be made."""
+
+    def __init__(self, stored: Tensor) -> None:
+        super().__init__(stored)
+        self.reads = torch.zeros(len(stored), dtype=torch.int64)
+
+    def read(self, start: int, stop: int) -> Tensor:
+        self.reads[start:stop] += 1
+        return super().read(start, stop)
+
+    def _combine(self, index: Tensor, values: Tensor) -> Tensor:
+        raise AssertionError("another pass over A")
+
+    adjoint = columns = span = _all_columns = chunks = _combine  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("method", ["bso", "cd", "iht"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_every_column_is_read_once(
+    method: str, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the blocks overshoot together, as small weights make them do."""
+    monkeypatch.setattr(blocks_module, "CACHE", 20 * 10 * 8)  # batches of twenty columns
+    truth = random_problem(0, n=10, p=64)
+    w0 = truth.w0 * scale
+    matrix = Counting(truth.matrix.whole())
+    problem = Problem(matrix, w0, truth.mu, truth.offset)
+    layout = Layout((40, 24), 8)
+    solution = solve_problem(problem, 20, ALGORITHMS[method], options=Options(), layout=layout)
+    assert matrix.reads.tolist() == [1] * 64
+    dense = Problem(truth.matrix, w0, truth.mu, truth.offset)
+    assert solution.objective == pytest.approx(dense_objective(dense, solution.w), rel=1e-10)
+    assert solution.history[0] == pytest.approx(dense.start(20).objective, rel=1e-10)
+
+
+def test_the_size_of_a_batch_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = random_problem(3, n=12, p=90)
+    A = problem.matrix.whole().t()
+    found = []
+    for room in (1, 30 * 12 * 8, 10**9):
+        monkeypatch.setattr(blocks_module, "CACHE", room)
+        found.append(solve(A, problem.w0, 30, lam=0.05, alpha=1.0, block_size=10))
+    for other in found[1:]:
+        torch.testing.assert_close(found[0].w, other.w, rtol=1e-10, atol=1e-10)
+
+
+def test_options_that_are_not_batched_are_solved_one_by_one() -> None:
+    problem = random_problem(4, n=12, p=60)
+    A = problem.matrix.whole().t()
+    plain = solve(A, problem.w0, 15, lam=0.05, alpha=1.0, block_size=20)
+    for options in ({"step": "backtracking"}, {"step": "lipschitz"}, {"continuation": 5}):
+        solution = solve(A, problem.w0, 15, lam=0.05, alpha=1.0, block_size=20, **options)
+        assert solution.objective < solution.history[0]
+        assert not torch.equal(solution.w, plain.w)
+
+
+def test_jitter_is_reported_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """No ridge, and a column of zeros in each of ten blocks."""
+    problem = random_problem(5, n=30, p=100)
+    stored, w0 = problem.matrix.whole(), problem.w0.clone()
+    stored[::10] = 0.0
+    w0[::10] = 9.0
+    with caplog.at_level(logging.WARNING):
+        solution = solve(stored.t(), w0, 40, lam=0.0, alpha=1.0, block_size=10)
+    assert solution.jitter > 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "singular" in caplog.text
+    assert bool(solution.w.isfinite().all())

@@ -22,7 +22,8 @@ class Options:
         t_ht: IHT updates a cycle of algorithm 3.
         t_cd: sweeps of coordinate descent a cycle of algorithm 3.
         gamma: growth of the step size in algorithm 2.
-        active: size of the initial active set, as a multiple of k; 0 for no active set.
+        active: size of the initial active set, as a multiple of k; 0 for no active set. Blocks that
+            are solved in batches have none.
         inner: how algorithm 4 refines within a cycle, coordinate descent or backsolve.
         tol: relative decrease of the objective below which a cycle counts as converged.
         step: the paper's step size scheme, 1/L, or backtracking.
