@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +119,7 @@ def test_mixed_precision(tmp_path: Path) -> None:
     assert watch.zeros[-1] == zeros(0.9)
 
 
-@pytest.mark.parametrize("cut_at", [STEPS, 2 * STEPS, 2 * STEPS + 3])
+@pytest.mark.parametrize("cut_at", [STEPS, 2 * STEPS, 2 * STEPS + 4])
 def test_a_checkpoint_goes_on_in_the_same_way(cut_at: int, tmp_path: Path) -> None:
     saved = {"save_strategy": "steps", "save_steps": cut_at}
     whole, watch = train(tmp_path, pruning(), **saved)
@@ -133,3 +135,10 @@ def test_a_checkpoint_goes_on_in_the_same_way(cut_at: int, tmp_path: Path) -> No
 def test_a_unit_that_is_none_is_told() -> None:
     with pytest.raises(ChitaError, match="unit must be one of"):
         pruning(unit="steps")
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "chita.gradual.huggingface")
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ChitaError, match=r"pip install 'chita\[transformers\]'"):
+        importlib.import_module("chita.gradual.huggingface")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +131,10 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     )
     with pytest.raises(ChitaError, match="one optimizer, and the module has 2"):
         trainer.fit(Classifier(optimizers=2), DataLoader(images(), batch_size=None))
+
+
+def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "chita.gradual.lightning")
+    monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
+    with pytest.raises(ChitaError, match=r"pip install 'chita\[lightning\]'"):
+        importlib.import_module("chita.gradual.lightning")
