@@ -56,6 +56,8 @@ def test_methods_are_resolved_with_their_solver() -> None:
         {"sparsity": 0.5, "schedule": "cosine"},
         {"sparsity": 0.5, "ridge": "1e-3"},
         {"sparsity": 0.5, "include": 3},
+        {"sparsity": 0.5, "memory": "a lot"},
+        {"sparsity": 0.5, "storage": "int8"},
     ],
 )
 def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
@@ -73,3 +75,9 @@ def test_numbers_of_numpy_become_those_of_python() -> None:
     )
     assert json.dumps([config.sparsity, config.samples, config.ridge, config.seed])
     assert type(config.seed) is int
+
+
+def test_the_budget_is_in_bytes() -> None:
+    assert PruneConfig(sparsity=0.5).budget is None
+    assert PruneConfig(sparsity=0.5, memory="1.5GB").budget == 1_500_000_000
+    assert PruneConfig(sparsity=0.5, memory=123).budget == 123

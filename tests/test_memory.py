@@ -74,3 +74,11 @@ def test_a_itself_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_free_memory_is_a_likely_number() -> None:
     free = free_bytes(CPU)
     assert free is None or 1e6 < free < 1e15
+
+
+def test_a_budget_stands_in_for_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch, 1e12)
+    monkeypatch.setattr(memory, "resident_bytes", lambda device: 5e8)
+    with pytest.raises(ChitaError, match=r"woodfisher .* needs 4\.2 GB, 3\.5 GB are free"):
+        check_memory(METHODS["woodfisher"], Layout(MLPNET), 100, CPU, budget=4 * 10**9)
+    check_memory(METHODS["woodfisher"], Layout(MLPNET), 100, CPU, budget=5 * 10**9)

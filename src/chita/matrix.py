@@ -43,7 +43,8 @@ class GradientMatrix(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Tensor:
-        """The columns [start, stop) as a (stop - start, n) tensor, to read only."""
+        """The columns [start, stop) as a (stop - start, n) tensor, to read only, and to be done
+        with before the next read, which may put others in their place."""
 
     @abstractmethod
     def columns(self, index: Tensor) -> GradientMatrix:
@@ -105,7 +106,7 @@ class GradientMatrix(ABC):
 
     def chunks(self, index: Tensor) -> Iterator[Tensor]:
         """The columns S = `index`, sorted, in order and in pieces, each a (columns, n) tensor to
-        read only."""
+        read only, and before the next."""
         places = range(0, self.p, self.piece)
         firsts = torch.tensor([*places, self.p], device=index.device)
         bounds = torch.searchsorted(index, firsts).tolist()

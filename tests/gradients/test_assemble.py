@@ -13,6 +13,9 @@ from torch.nn import functional
 from chita.batches import SampleStream
 from chita.errors import ChitaError
 from chita.gradients import gradient_matrix
+from chita.storage import HeldTarget
+from chita.storage.recomputed import WindowTarget
+from chita.storage.target import Demand, Target
 from chita.weights import Weights
 
 from .truth import Messages, brute_force, labels, normal
@@ -159,3 +162,65 @@ def test_gradients_that_are_not_finite(bad_row: int) -> None:
         model[0].bias.zero_()
     with pytest.raises(ChitaError, match=rf"gradients of 0\.weight .* mini-batch {bad_row}"):
         take(model, x, labels(6), rows=6, loss=loss)
+
+
+class Counted(torch.autograd.Function):
+    """The identity; counts how often gradients pass through."""
+
+    passes = 0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        Counted.passes += 1
+        return gradient
+
+
+class Watched(nn.Module):
+    """4-5-3, and a count of the backward passes that reach the first layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5).double(), nn.Linear(5, 3).double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden: Tensor = Counted.apply(self.first(x))  # type: ignore[no-untyped-call]
+        outputs: Tensor = self.last(hidden.tanh())
+        return outputs
+
+
+@pytest.mark.parametrize("width", [1, 7, 20, 26, 100])
+def test_columns_are_the_same_in_windows(width: int) -> None:
+    model, x, t = small().eval(), normal(12, 4), labels(12)
+    weights, stream = Weights(model), SampleStream([(x, t)])
+    found = gradient_matrix(
+        model, weights, stream, rows=6, batch=2, store=lambda demand: WindowTarget(demand, width)
+    )
+    truth, losses = brute_force(model, weights, x, t, 2)
+    assert found.loss == pytest.approx(losses.mean().item())
+    with torch.no_grad():
+        for start in range(0, weights.size, width):
+            stop = min(start + width, weights.size)
+            torch.testing.assert_close(found.matrix.read(start, stop).t(), truth[:, start:stop])
+
+
+def test_layers_outside_a_window_cost_no_backward_pass() -> None:
+    model, stream = Watched(), SampleStream([(normal(8, 4), labels(8))])
+    passes: list[int] = []
+
+    def last_layer(demand: Demand) -> Target:
+        Counted.passes = 0
+        return HeldTarget(demand, 20)
+
+    def first_layer(demand: Demand) -> Target:
+        Counted.passes = 0
+        return HeldTarget(demand, 0, 20)
+
+    for store in (last_layer, first_layer):
+        gradient_matrix(model, Weights(model), stream, rows=8, batch=1, store=store)
+        passes.append(Counted.passes)
+    assert passes[0] == 0
+    assert passes[1] > 0

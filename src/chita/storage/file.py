@@ -21,7 +21,7 @@ from chita.storage.half import row_scales
 from chita.storage.held import HeldMatrix
 from chita.storage.target import Demand, Place, Target
 
-PIECE_BYTES = 40 << 20  # read or written at a time; from 32 MiB on, what is freed goes back at once
+PIECE_BYTES = 32 << 20  # read or written at a time: enough for a disk to reach its speed
 GAP_BYTES = 128 << 10  # a stretch of a file that takes less time to read than to skip
 
 
@@ -39,7 +39,7 @@ class SlabFile:
         self.dtype = dtype
         self.slabs: list[tuple[int, int]] = []  # where each begins, in bytes, and its rows
         self._end = 0
-        self._spare = torch.empty(0, dtype=dtype)
+        self._part = _Buffer(dtype)
         self._file = cast(BinaryIO, TemporaryFile(buffering=0))  # noqa: SIM115
 
     def append(self, rows: int, parts: Iterable[Tensor]) -> None:
@@ -64,20 +64,30 @@ class SlabFile:
         for begin, rows in self.slabs:
             place = columns[:, done : done + rows]
             whole = place.is_contiguous() and columns.dtype == self.dtype
-            part = place if whole else self._room_for(stop - start, rows)
+            part = place if whole else self._part(stop - start, rows)
             self._file.seek(begin + start * rows * self.dtype.itemsize)
             left = _bytes_of(part)
             while left:
-                left = left[self._file.readinto(left) :]  # type: ignore[attr-defined]
+                count: int = self._file.readinto(left)  # type: ignore[attr-defined]
+                if not count:
+                    raise ChitaError("the file of A ends before its columns do")
+                left = left[count:]
             if not whole:
                 place.copy_(part)
             done += rows
 
-    def _room_for(self, columns: int, rows: int) -> Tensor:
-        """A part of a slab: always the same memory, which would else come to lie in pieces."""
-        if len(self._spare) < columns * rows:
-            self._spare = torch.empty(columns * rows, dtype=self.dtype)
-        return self._spare[: columns * rows].view(columns, rows)
+
+class _Buffer:
+    """Memory that is used again and again: to be given new pages takes longer than to fill them."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._entries = torch.empty(0, dtype=dtype)
+
+    def __call__(self, columns: int, rows: int) -> Tensor:
+        """A (columns, rows) tensor, which takes the place of the one before."""
+        if len(self._entries) < columns * rows:
+            self._entries = self._entries.new_empty(columns * rows)
+        return self._entries[: columns * rows].view(columns, rows)
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
@@ -112,13 +122,16 @@ class FileMatrix(GradientMatrix):
         super().__init__(sum(rows for _, rows in file.slabs), p, dtype, device, ranks)
         self.room = room
         self._file, self._scales = file, scales
+        self._piece = _Buffer(dtype)
 
     @property
     def piece(self) -> int:
         return _columns_in(PIECE_BYTES, self.n, self.dtype)
 
     def read(self, start: int, stop: int) -> Tensor:
-        columns = torch.empty(stop - start, self.n, dtype=self.dtype)
+        return self._read(start, stop, self._piece(stop - start, self.n))
+
+    def _read(self, start: int, stop: int, columns: Tensor) -> Tensor:
         self._file.read(start, stop, columns)
         columns = columns.to(self.device)
         return columns if self._scales is None else columns.mul_(self._scales)
@@ -154,7 +167,12 @@ class FileMatrix(GradientMatrix):
         )
 
     def span(self, start: int, stop: int) -> HeldMatrix:
-        return HeldMatrix(self.read(start, stop))
+        return HeldMatrix(
+            self._read(start, stop, torch.empty(stop - start, self.n, dtype=self.dtype))
+        )
+
+    def whole(self) -> Tensor:
+        return self.span(0, self.p).stored
 
 
 class FileTarget(Target):

@@ -27,13 +27,14 @@ from chita.storage.target import Demand, Target
 logger = logging.getLogger(__name__)
 
 # What was measured, in the units that memory grows by (benchmarks/memory.py).
+LIBRARIES = 64 << 20  # what libraries take when they are first used
 PASS = 3  # a pass over samples takes so many times what autograd keeps of a chunk
 VECTORS = 16  # over all columns, that a solve without blocks has at its peak, and the model's own
 BLOCK_VECTORS = 12  # and one with blocks
 SQUARES = 4  # n x n matrices in float64
-BATCHES = 6  # the columns of a batch of blocks, and copies and products of their size
-PIECES = 3  # of the file in memory: what is read, the last one, and what is picked from it
-SLAB_BYTES = 1 << 30  # of rows that wait to be written: more would not be faster
+BATCHES = 4  # the columns of a batch of blocks, and copies and products of their size
+PIECES = 3  # of the file in memory: as it is read, put together, and picked from
+SLAB = 64  # rows that wait to be written, at most: more would not be read any faster
 PASSES = 6  # over all columns, that a solve without blocks makes
 
 
@@ -135,9 +136,10 @@ class Planner:
         row, solve = demand.vector_bytes, self._solve(demand)
         if self.work.batch is None:
             solve += PIECES * PIECE_BYTES
-        few = (free - _pass(demand, 0)) // (row + PASS * demand.row_bytes)
-        many = (free - _pass(demand, demand.chunk)) // row
-        slab = max(1, min(demand.rows, SLAB_BYTES // row, max(min(few, demand.chunk), many)))
+        writing = PIECE_BYTES  # a part of a slab that is not full is copied
+        few = (free - writing - _pass(demand, 0)) // (row + PASS * demand.row_bytes)
+        many = (free - writing - _pass(demand, demand.chunk)) // row
+        slab = max(1, min(demand.rows, SLAB, max(min(few, demand.chunk), many)))
         room = max(0, free - solve)
         gathered = max(2 * self.work.active, self.work.kept) * demand.column_bytes
         stored = self._stored(demand)
@@ -147,9 +149,9 @@ class Planner:
         reading = (PASSES * stored if self.work.batch is None else stored) / disk.read
         return Plan(
             f"written to a file in {gettempdir()}, {slab} rows at a time",
-            least=max(_pass(demand, 1) + row, solve),
+            least=max(_pass(demand, 1) + row + writing, solve),
             most=max(
-                _pass(demand, min(slab, demand.chunk)) + slab * row,
+                _pass(demand, min(slab, demand.chunk)) + slab * row + writing,
                 solve + min(room, gathered - again),
             ),
             seconds=_gradients(demand) + stored / disk.write + self.work.solves * reading,
@@ -182,7 +184,7 @@ class Planner:
 
     def _solve(self, demand: Demand) -> int:
         """Bytes that a solve takes beside A and the columns gathered from it."""
-        beside = self.work.beside + SQUARES * 8 * demand.rows**2
+        beside = LIBRARIES + self.work.beside + SQUARES * 8 * demand.rows**2
         if self.work.batch is None:
             return VECTORS * demand.vector_bytes + beside
         batch = BATCHES * self.work.batch * demand.column_bytes
@@ -196,7 +198,7 @@ def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
 
 def _pass(demand: Demand, rows: int) -> int:
     """Bytes that a pass over the samples takes, in chunks of so many rows, beside A itself."""
-    return demand.vector_bytes + PASS * rows * demand.row_bytes
+    return LIBRARIES + demand.vector_bytes + PASS * rows * demand.row_bytes
 
 
 def _gradients(demand: Demand) -> float:

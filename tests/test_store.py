@@ -1,0 +1,177 @@
+"""memory= and storage= of chita.prune: the same outcome wherever A is, and the promise kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from chita import ChitaError
+from chita.batches import SampleStream
+from chita.storage import HeldTarget, Store
+from chita.storage.file import FileTarget
+from chita.storage.half import HalfTarget
+from chita.storage.plan import Planner
+from chita.storage.recomputed import WindowTarget
+from chita.storage.target import Demand, Target
+from chita.weights import Weights
+
+from .pruning import cut, digits, mlpnet, points, prune_quietly, seeded, tiny
+
+MB = 10**6
+
+
+def put(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+    """Let every plan be `store`."""
+    monkeypatch.setattr(Planner, "__call__", lambda self, demand: store(demand))
+
+
+def file_store(demand: Demand) -> Target:
+    return FileTarget(demand, dtype=demand.dtype, slab=5, room=0)
+
+
+def window_store(demand: Demand) -> Target:
+    return WindowTarget(demand, demand.columns // 3)
+
+
+def outcome(model: nn.Module, batches: Any, **keywords: Any) -> torch.Tensor:
+    return Weights(prune_quietly(model, batches, memory="1GB", **keywords).model).vector()
+
+
+@pytest.mark.parametrize("store", [file_store, window_store])
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"method": "chita-bso"},
+        {"method": "chita-cd"},
+        {"method": "chita-bso", "block_size": 10},
+        {"method": "chita-cd", "block_size": 10},
+        {"method": "chita++", "block_size": 7},
+        {"method": "chita++", "ridge": "auto"},
+        {"method": "chita-bso", "continuation": 3},
+    ],
+)
+def test_the_outcome_does_not_depend_on_the_plan(
+    monkeypatch: pytest.MonkeyPatch, store: Store, keywords: dict[str, Any]
+) -> None:
+    batches = cut(points(60), 10)
+    put(monkeypatch, HeldTarget)
+    held = outcome(tiny(), batches, **keywords)
+    put(monkeypatch, store)
+    torch.testing.assert_close(outcome(tiny(), batches, **keywords), held, rtol=1e-8, atol=1e-10)
+
+
+def test_on_mlpnet_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    keywords = {"method": "chita-bso", "samples": 60, "batch": 4, "sparsity": 0.9}
+    put(monkeypatch, HeldTarget)
+    held = outcome(mlpnet(), digits(240), **keywords)
+    put(monkeypatch, file_store)
+    spilled = outcome(mlpnet(), digits(240), **keywords)
+    both = (held != 0) & (spilled != 0)
+    assert int(((held != 0) != (spilled != 0)).sum()) <= 2  # ties to rounding
+    torch.testing.assert_close(spilled[both], held[both], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("storage", ["bfloat16", "float16"])
+def test_half_precision_prunes_as_well(storage: str) -> None:
+    keywords: dict[str, Any] = {"method": "chita-bso", "samples": 60, "batch": 4, "sparsity": 0.9}
+    full = prune_quietly(mlpnet(), digits(240), **keywords)
+    half = prune_quietly(mlpnet(), digits(240), **keywords, storage=storage)
+    objectives = [result.stages[-1].objective for result in (half, full)]
+    assert objectives[0] == pytest.approx(objectives[1], rel=0.02)
+    left, right = (Weights(result.model).vector() != 0 for result in (half, full))
+    assert int((left != right).sum()) < 0.01 * int(left.sum())
+
+
+def test_half_of_a_float64_model_is_read_as_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[HalfTarget] = []
+    plain = HalfTarget.__init__
+
+    def noted(self: HalfTarget, demand: Demand, dtype: torch.dtype) -> None:
+        plain(self, demand, dtype)
+        made.append(self)
+
+    monkeypatch.setattr(HalfTarget, "__init__", noted)
+    prune_quietly(tiny(), cut(points(60), 10), method="chita-bso", storage="float16")
+    (target,) = made
+    assert target.matrix(lambda other: None).dtype == torch.float64
+
+
+def test_rivals_need_a_in_memory() -> None:
+    batches = cut(points(60), 10)
+    with pytest.raises(ChitaError, match=r"obd with block 72 needs 0\.0 GB, 0\.0 GB are free"):
+        prune_quietly(tiny(), batches, method="obd", memory="1MB")
+    prune_quietly(tiny(), batches, method="obd", memory="100GB")
+    with pytest.raises(ChitaError, match=r"storage must be 'float32' for method 'obd', got"):
+        prune_quietly(tiny(), batches, method="obd", storage="float16")
+
+
+def test_too_little_is_an_error_and_leaves_the_model_alone() -> None:
+    model = tiny()
+    before = Weights(model).vector()
+    with pytest.raises(ChitaError, match=r"memory=1 MB is too little: at least [\d.]+ [MG]B"):
+        prune_quietly(model, cut(points(60), 10), memory="1MB")
+    assert torch.equal(Weights(model).vector(), before)
+
+
+def test_samples_are_the_same_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that come in another order each time they are read are kept for the later passes."""
+    inputs, targets = points(40)
+
+    class Shuffled:
+        def __iter__(self) -> Any:
+            order = torch.randperm(len(inputs))
+            return iter(cut((inputs[order], targets[order]), 10))
+
+    read: list[int] = []
+    plain = SampleStream._next
+
+    def noted(self: SampleStream) -> Any:
+        read.append(1)
+        return plain(self)
+
+    monkeypatch.setattr(SampleStream, "_next", noted)
+    put(monkeypatch, window_store)
+    seeded(lambda: outcome(tiny(), Shuffled(), method="chita-bso", samples=20, block_size=10))
+    assert len(read) == 4
+
+
+@pytest.mark.parametrize(
+    ("block_size", "budget", "slow_disk", "plan"),
+    [
+        (None, 600, False, "written to a file"),
+        (5000, 700, False, "written to a file"),
+        (5000, 850, True, "computed anew"),
+    ],
+)
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="the system does not report peaks")
+def test_the_promise_is_kept(
+    block_size: int | None, budget: int, slow_disk: bool, plan: str
+) -> None:
+    arguments = {"block_size": block_size, "memory": f"{budget}MB"}
+    record, peak = run_outside(arguments, slow_disk=slow_disk)
+    (said,) = (message for message in record["told"] if message.startswith("A ("))
+    assert plan in said
+    assert peak < budget * MB
+
+
+def run_outside(arguments: dict[str, Any], *, slow_disk: bool) -> tuple[dict[str, Any], int]:
+    """What tests/wide.py says, and the peak of its memory as the system reports it."""
+    given = [json.dumps(arguments), json.dumps(slow_disk)]
+    command = [sys.executable, str(Path(__file__).parent / "wide.py"), *given]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        lines = child.stdout.read().splitlines()
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return json.loads(lines[-1]), usage.ru_maxrss * 1024
