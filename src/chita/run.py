@@ -31,7 +31,7 @@ from chita.resident import peak_memory_bytes
 from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run, fingerprint
 from chita.ridge import Choice, RidgeSearch
-from chita.storage import HeldMatrix, SharedTarget, Store
+from chita.storage import HeldMatrix, SharedTarget
 from chita.store import check_store, pick_store
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
@@ -206,7 +206,9 @@ class Run:
             return LayerInputs(seen.moments, w0), seen.loss
         ranks, rows = self.division.ranks, self.division.rows(self.samples)
         layout, k = self.division.layout, kept_weights(self.weights.size, sparsity)
-        store: Store = pick_store(self.config, self.method, layout, n=self.samples, k=k)
+        store = pick_store(
+            self.config, self.method, layout, n=self.samples, k=k, device=self.weights.device
+        )
         if ranks.size > 1:
             store = partial(SharedTarget, ranks=ranks, bounds=self.division.bounds, counts=rows)
         self.stream.skip(sum(rows[: ranks.rank]) * batch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -9,7 +11,7 @@ import torch
 from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.l0.algorithm import Layout
-from chita.l0.blocks import CACHE
+from chita.l0.blocks import batch_bytes
 from chita.l0.coordinate import BLOCK
 from chita.l0.solve import ALGORITHMS
 from chita.memory import check_memory
@@ -50,12 +52,18 @@ def check_store(
         check_memory(method, layout, n, device, config.budget)
 
 
-def pick_store(config: PruneConfig, method: Method, layout: Layout, *, n: int, k: int) -> Store:
+def pick_store(
+    config: PruneConfig, method: Method, layout: Layout, *, n: int, k: int, device: torch.device
+) -> Store:
     """Where one rank alone stores the A of a stage that keeps k weights."""
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not _streams(method):
         return partial(hold, dtype)
-    return Planner(config.budget, _work(config, method, layout, n, k), dtype)
+    work = _whole_work(method, sum(layout.layers), n, k)
+    if layout.blocks is not None:
+        work = _block_work(layout.blocks, n, k, device)
+    solves = SOLVES if config.ridge == "auto" else 1
+    return Planner(config.budget, replace(work, solves=solves), dtype)
 
 
 def _streams(method: Method) -> bool:
@@ -63,14 +71,17 @@ def _streams(method: Method) -> bool:
     return method.algorithm in ALGORITHMS.values()
 
 
-def _work(config: PruneConfig, method: Method, layout: Layout, n: int, k: int) -> Work:
-    solves = SOLVES if config.ridge == "auto" else 1
-    if layout.blocks is not None:
-        largest = max(stop - start for start, stop in layout.blocks)
-        return Work(kept=k, batch=max(largest, CACHE // (n * ENTRY)), solves=solves)
+def _whole_work(method: Method, p: int, n: int, k: int) -> Work:
     active = int(method.options.active * k)
     # Coordinate descent has a copy of the support's columns, and the triangles of their blocks.
-    beside = k * (n + BLOCK) * ENTRY if method.algorithm is ALGORITHMS["cd"] else 0
+    descends = method.algorithm is ALGORITHMS["cd"]
     return Work(
-        kept=k, active=active if active < sum(layout.layers) else 0, solves=solves, beside=beside
+        kept=k,
+        active=active if active < p else 0,
+        beside=k * (n + BLOCK) * ENTRY if descends else 0,
     )
+
+
+def _block_work(blocks: Sequence[tuple[int, int]], n: int, k: int, device: torch.device) -> Work:
+    largest = max(stop - start for start, stop in blocks)
+    return Work(kept=k, batch=max(largest, batch_bytes(device) // (n * ENTRY)))

@@ -67,12 +67,17 @@ def solve_batches(
     problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 6, many blocks at once. Returns what `solve_blocks` does."""
-    matrix, room, alike = problem.matrix, CACHE, 1.0
-    if matrix.device.type == "cuda":
-        room = torch.cuda.get_device_properties(matrix.device).total_memory // GPU_SHARE
-        alike = ALIKE
-    columns = room // max(matrix.n * matrix.dtype.itemsize, 1)
+    matrix = problem.matrix
+    alike = ALIKE if matrix.device.type == "cuda" else 1.0
+    columns = batch_bytes(matrix.device) // max(matrix.n * matrix.dtype.itemsize, 1)
     return _one_pass(problem, k, block_batches(blocks, columns, alike), solve, trace)
+
+
+def batch_bytes(device: torch.device) -> int:
+    """What the columns of a batch of blocks may take."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
+    return CACHE
 
 
 def _one_pass(

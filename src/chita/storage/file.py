@@ -154,8 +154,7 @@ class FileMatrix(GradientMatrix):
                 done += len(chunk)
             return HeldMatrix(stored, self.ranks)
         file = SlabFile(self._file.dtype)
-        scales = 1.0 if self._scales is None else self._scales
-        file.append(self.n, (chunk.div(scales).cpu() for chunk in self.chunks(index)))
+        file.append(self.n, (self._unscaled(chunk).cpu() for chunk in self.chunks(index)))
         return FileMatrix(
             file,
             len(index),
@@ -165,6 +164,9 @@ class FileMatrix(GradientMatrix):
             room=self.room,
             ranks=self.ranks,
         )
+
+    def _unscaled(self, columns: Tensor) -> Tensor:
+        return columns if self._scales is None else columns / self._scales
 
     def span(self, start: int, stop: int) -> HeldMatrix:
         return HeldMatrix(
