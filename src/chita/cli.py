@@ -1,4 +1,4 @@
-"""The command line: chita prune, train, data get, demo and bench."""
+"""The command line: chita prune, gradual, train, data get, demo and bench."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from chita.demo import run_demo
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.gradual.command import gradual_command
 from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
 from chita.launch import first_rank_first, launched
 from chita.methods import METHODS
@@ -47,6 +48,7 @@ app = typer.Typer(
 data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
+app.command("gradual")(gradual_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]

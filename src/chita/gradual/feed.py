@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -109,6 +110,18 @@ class Calibration:
 def seed_of(*key: int) -> int:
     """A seed for each key, unlike those of its neighbours."""
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "big")
+
+
+@contextmanager
+def drawing(seed: int, place: torch.device) -> Iterator[None]:
+    """What layers such as dropout draw comes from the seed; the global generators come back."""
+    gpus = [place] if place.type == "cuda" else []
+    with torch.random.fork_rng(gpus):
+        torch.default_generator.manual_seed(seed)
+        if gpus:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        yield
 
 
 def _generator(*key: int) -> torch.Generator:

@@ -23,7 +23,7 @@ class EpochRow:
         sparsity: of the prunable weights in the forward pass, at its end.
         learning_rate: at its first step.
         last_learning_rate: at its last step.
-        loss: the mean over its steps.
+        loss: the mean over its steps, without what a method adds to it.
         accuracy: in percent of the test set, at its end.
         seconds: that it took, pruning and testing included.
     """

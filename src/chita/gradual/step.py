@@ -56,7 +56,15 @@ class Step:
         self._shift = (-mean / std).to(self._place)
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The loss of (B, C, H, W) uint8 images and (B,) labels, whose gradients replace others."""
+        """The gradients of a batch, in the place of those before.
+
+        Args:
+            images: (B, C, H, W) uint8.
+            labels: (B,).
+
+        Returns:
+            The loss without the sparsifier's penalty.
+        """
         self.forget_gradients()
         return self.forward_backward(images, labels)
 
@@ -66,7 +74,7 @@ class Step:
             parameter.grad = None
 
     def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The loss; nothing here may wait for the GPU, or it cannot be captured."""
+        """Adds to the gradients. Nothing here may wait for the GPU, or it cannot be captured."""
         effective = self._sparsifier.effective()
         with torch.autocast(
             self._place.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False
@@ -74,9 +82,8 @@ class Step:
             outputs = functional_call(self.model, effective, (self._normalised(images),))
         loss = F.cross_entropy(outputs.float(), labels, label_smoothing=self._label_smoothing)
         penalty = self._sparsifier.penalty()
-        if penalty is not None:
-            loss = loss + penalty
-        loss.backward()  # type: ignore[no-untyped-call]
+        total = loss if penalty is None else loss + penalty
+        total.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     @property
@@ -135,9 +142,12 @@ def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
     """The step as a graph where the batch is on a GPU and the graph can be captured."""
     if not images.is_cuda:
         return step
+    stream = torch.cuda.current_stream()
     try:
         return CapturedStep(step, images, labels)
     except RuntimeError as error:
-        logger.warning("the step is run without a CUDA graph, which is slower: %s", error)
+        logger.warning("steps run without a CUDA graph, which is slower: %s", error)
+        torch.cuda.set_stream(stream)  # a capture that failed leaves its own
+        torch.cuda.synchronize()
         step.forget_gradients()
         return step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from chita.distributed import joined_ranks
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.gradual.epoch_file import EpochFile, Finished
-from chita.gradual.feed import Feed, seed_of
+from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
 from chita.gradual.methods import get_method, make_sparsifier
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.schedules import cosine_restarts, one_shot
+from chita.gradual.sparsifier import Sparsifier
 from chita.gradual.step import Pass, Step, fastest
-from chita.modes import convolution_trials, modes_restored
+from chita.modes import convolution_trials, device_of, modes_restored
 from chita.ranks import Ranks
 from chita.resume import fingerprint
 from chita.train import initialise
@@ -74,7 +75,7 @@ def train_sparse(
     if out is None and resume:
         raise ChitaError("resume needs out, the folder of the training to go on with")
     model.to(device)
-    with joined_ranks() as ranks, modes_restored(model), convolution_trials(True):
+    with joined_ranks() as ranks, modes_restored(model):
         training = Training(
             model, data, recipe, method=method, sparsity=sparsity, seed=seed, include=include,
             ranks=ranks,
@@ -99,52 +100,24 @@ class Training:
         include: Patterns,
         ranks: Ranks,
     ) -> None:
-        place = next(model.parameters()).device
-        self.model, self.data, self.recipe, self.seed, self.ranks = model, data, recipe, seed, ranks
-        self.place = place
+        self.model, self.data, self.recipe, self.ranks = model, data, recipe, ranks
+        self.method, self.sparsity, self.seed, self.include = method, sparsity, seed, include
+        self.place = device_of(model)
         self.schedule = recipe.schedule(sparsity)
         self.from_scratch = get_method(method).from_scratch
         if self.from_scratch:
-            initialise(model, torch.Generator(place).manual_seed(seed))
+            initialise(model, torch.Generator(self.place).manual_seed(seed))
         self.feed = Feed(
             data.train,
             recipe.batch_size,
             augment=recipe.augmentation(),
             seed=seed,
-            device=place,
+            device=self.place,
             ranks=ranks,
         )
-        self.test = Batches(data.test, min(TEST_BATCH, 4 * recipe.batch_size), device=place)
-        self.optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=recipe.learning_rate,
-            momentum=recipe.momentum,
-            weight_decay=recipe.weight_decay,
-            fused=place.type == "cuda",
-        )
-        settings = dict(recipe.methods.get(method, {}))
-        self.run = {
-            "method": method,
-            "sparsity": sparsity,
-            "seed": seed,
-            "include": include,
-            "device": place.type,
-            "ranks": ranks.size,
-            **asdict(recipe),
-            "methods": {method: settings},
-        }
-        self.sparsifier = make_sparsifier(
-            method,
-            model,
-            self.optimizer,
-            sparsity=sparsity,
-            epochs=recipe.epochs,
-            steps_per_epoch=len(self.feed),
-            schedule=self.schedule,
-            seed=seed,
-            include=include,
-            **settings,
-        )
+        self.test = Batches(data.test, min(TEST_BATCH, 4 * recipe.batch_size), device=self.place)
+        self.optimizer = self.make_optimizer()
+        self.sparsifier = self.make_sparsifier()
         for group in self.sparsifier.groups():
             self.optimizer.add_param_group(group)
         groups = self.optimizer.param_groups
@@ -158,20 +131,53 @@ class Training:
             data=data.train,
             label_smoothing=recipe.label_smoothing,
         )
-        self.fast_step: Pass | None = None
+        self.fast_step: Pass | None = None  # made when the first batch is there
         self.rows: list[EpochRow] = []
         self.epoch_file: EpochFile | None = None
 
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            self.model.parameters(),
+            lr=self.recipe.learning_rate,
+            momentum=self.recipe.momentum,
+            weight_decay=self.recipe.weight_decay,
+            fused=self.place.type == "cuda",
+        )
+
+    def make_sparsifier(self) -> Sparsifier:
+        return make_sparsifier(
+            self.method,
+            self.model,
+            self.optimizer,
+            sparsity=self.sparsity,
+            epochs=self.recipe.epochs,
+            steps_per_epoch=len(self.feed),
+            schedule=self.schedule,
+            seed=self.seed,
+            include=self.include,
+            **self.recipe.methods.get(self.method, {}),
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """All that decides the outcome, as far as it can be told."""
+        start = fingerprint(self.model.state_dict().items())
+        return {
+            **asdict(self.recipe),
+            "methods": self.recipe.methods.get(self.method, {}),
+            "method": self.method,
+            "sparsity": self.sparsity,
+            "seed": self.seed,
+            "include": self.include,
+            "device": self.place.type,
+            "ranks": self.ranks.size,
+            "the fingerprint of the model at the start": start,
+            "the fingerprint of the training images": _fingerprint(self.data.train),
+            "the fingerprint of the test images": _fingerprint(self.data.test),
+        }
+
     def keep_epochs(self, folder: Path, *, resume: bool) -> None:
         """Write each finished epoch into `folder`, after going on from the one found there."""
-        run = {
-            **self.run,
-            "the fingerprint of the model at the start": fingerprint(
-                self.model.state_dict().items()
-            ),
-            "the fingerprint of the data": [_sample(self.data.train), _sample(self.data.test)],
-        }
-        epoch_file = EpochFile(folder, run=run, epochs=self.recipe.epochs)
+        epoch_file = EpochFile(folder, run=self.describe(), epochs=self.recipe.epochs)
         finished = self.ranks.from_first(lambda: epoch_file.begin(resume=resume))
         self.epoch_file = epoch_file if self.ranks.rank == 0 else None
         if finished is not None:
@@ -183,7 +189,7 @@ class Training:
     def all_epochs(self, progress: Progress | None) -> History:
         """The epochs that are left, and the sparse network."""
         for epoch in range(len(self.rows), self.recipe.epochs):
-            with _drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
+            with drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
                 self.rows.append(self.epoch(epoch, progress))
             logger.info("%s", self.rows[-1])
             if self.epoch_file is not None:
@@ -201,7 +207,8 @@ class Training:
         """Prune if that is due, train, and test what there is."""
         began = time.perf_counter()
         self.sparsifier.begin_epoch(epoch, self.feed.calibration(epoch))
-        loss = self.train(epoch, progress)
+        with convolution_trials(True):
+            loss = self.train(epoch, progress)
         vector = self.effective_vector()
         return EpochRow(
             epoch=epoch + 1,
@@ -230,7 +237,7 @@ class Training:
                 progress(epoch * steps + number + 1, self.recipe.epochs * steps)
         self.average([buffer for buffer in self.model.buffers() if buffer.is_floating_point()])
         loss = float(self.ranks.sum(total)) / (steps * self.ranks.size)
-        if loss != loss or loss in (float("inf"), float("-inf")):
+        if not math.isfinite(loss):
             raise ChitaError(
                 f"training diverged in epoch {epoch + 1}: the loss is {loss}; try a learning_rate "
                 f"below {self.recipe.learning_rate}"
@@ -281,20 +288,8 @@ class Training:
         )
 
 
-def _sample(data: Images) -> list[Any]:
+def _fingerprint(data: Images) -> list[Any]:
     """Stands for a set of images: how many there are, and the first one."""
-    one = torch.zeros(1, dtype=torch.int64)
-    image = next(data.read(one, 1, augment=None, generator=torch.Generator()))
-    return [len(data), fingerprint(enumerate(image))]
-
-
-@contextmanager
-def _drawing(seed: int, place: torch.device) -> Iterator[None]:
-    """What layers such as dropout draw comes from the seed; the global generators come back."""
-    gpus = [place] if place.type == "cuda" else []
-    with torch.random.fork_rng(gpus):
-        torch.default_generator.manual_seed(seed)
-        if gpus:
-            with torch.cuda.device(place):
-                torch.cuda.manual_seed(seed)
-        yield
+    first = torch.zeros(1, dtype=torch.int64)
+    read = data.read(first, 1, augment=None, generator=torch.Generator())
+    return [len(data), *(fingerprint(enumerate(batch)) for batch in read)]

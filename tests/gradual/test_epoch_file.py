@@ -1,0 +1,87 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from chita.errors import ChitaError
+from chita.gradual.epoch_file import EPOCH_FILE, EpochFile, Finished, epochs_done, forget_finished
+from chita.gradual.history import EpochRow
+
+RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
+
+
+def finished(epochs: int) -> Finished:
+    return Finished(
+        rows=[
+            EpochRow(
+                epoch=epoch + 1,
+                pruned=epoch == 0,
+                sparsity=0.5,
+                learning_rate=0.1,
+                last_learning_rate=0.0,
+                loss=1.5,
+                accuracy=50.0,
+                seconds=1.0,
+            )
+            for epoch in range(epochs)
+        ],
+        model={"w": torch.arange(3.0)},
+        optimizer={"state": {0: {"momentum_buffer": torch.ones(3)}}, "param_groups": [{"lr": 0.1}]},
+        sparsifier={"masks": {"w": torch.tensor([True, False, True])}, "steps_done": 1},
+    )
+
+
+def file(folder: Path, **changes: Any) -> EpochFile:
+    return EpochFile(folder, run={**RUN, **changes}, epochs=4)
+
+
+def test_what_is_written_comes_back(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    assert file(folder).begin(resume=True) is None
+    for epochs in (1, 2):
+        file(folder).write(finished(epochs))
+    found = file(folder).begin(resume=True)
+    assert found is not None
+    assert found.rows == finished(2).rows
+    assert torch.equal(found.model["w"], torch.arange(3.0))
+    assert torch.equal(found.optimizer["state"][0]["momentum_buffer"], torch.ones(3))
+    assert found.sparsifier["steps_done"] == 1
+    assert epochs_done(folder) == (2, 4)
+    assert [path.name for path in folder.iterdir()] == [EPOCH_FILE]
+
+
+def test_another_run_is_refused_by_what_differs(tmp_path: Path) -> None:
+    file(tmp_path).write(finished(1))
+    with pytest.raises(ChitaError, match=r"seed is 3 there, 4 here; give what") as caught:
+        file(tmp_path, seed=4).begin(resume=True)
+    assert "method" not in str(caught.value)
+
+
+def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
+    file(tmp_path).write(finished(3))
+    with pytest.raises(ChitaError, match="interrupted after epoch 3 of 4: resume it"):
+        file(tmp_path).begin(resume=False)
+    assert epochs_done(tmp_path) == (3, 4)
+
+
+def test_a_finished_run_makes_room(tmp_path: Path) -> None:
+    file(tmp_path).write(finished(4))
+    assert file(tmp_path).begin(resume=False) is None
+    assert epochs_done(tmp_path) is None
+    forget_finished(tmp_path)  # nothing there is fine
+
+
+@pytest.mark.parametrize("damage", [b"", b"no such thing", "half", "other"])
+def test_a_damaged_file_says_so(damage: bytes | str, tmp_path: Path) -> None:
+    path = tmp_path / EPOCH_FILE
+    file(tmp_path).write(finished(1))
+    if damage == "half":
+        damage = path.read_bytes()[:500]
+    if damage == "other":
+        torch.save({"w": torch.ones(2)}, path)
+    else:
+        assert isinstance(damage, bytes)
+        path.write_bytes(damage)
+    with pytest.raises(ChitaError, match=r"as a finished epoch: it is damaged.*delete it"):
+        file(tmp_path).begin(resume=True)
