@@ -42,8 +42,9 @@ class BlockBatch:
         sizes = self.sizes
         if len(set(sizes)) == 1:
             return entries.view(len(sizes), sizes[0], *entries.shape[1:])
-        inside = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
-        places = inside.flatten().nonzero()[:, 0].to(entries.device)
+        own = torch.tensor(sizes, device=entries.device)
+        inside = torch.arange(max(sizes), device=own.device) < own[:, None]
+        places = inside.flatten().nonzero()[:, 0]
         stacked = entries.new_zeros(*inside.shape, *entries.shape[1:])
         stacked.flatten(0, 1).index_copy_(0, places, entries)
         return stacked

@@ -23,7 +23,7 @@ from chita.storage import HeldMatrix
 logger = logging.getLogger(__name__)
 
 CACHE = 2**26  # bytes of columns in a batch on a CPU: a few blocks for each core
-GPU_SHARE = 16  # and on a GPU one in this many of its memory: it needs many blocks to be busy
+GPU_SHARE = 20  # and on a GPU one in this many of its memory: it needs many blocks to be busy
 # There, a batch is copied for its padding, and the smallest block has this share of the largest's
 # size. On a CPU a copy costs more than a call: the blocks of a batch are equal.
 ALIKE = 0.75
