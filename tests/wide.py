@@ -1,7 +1,7 @@
 """Prunes a wide network in a process of its own, whose memory is then seen from outside.
 
-Takes a JSON object of arguments of `chita.prune` and whether to believe that the disk is slow, and
-writes one with the objective and what was logged.
+Takes a JSON object of a block size, the bytes it may take beyond what it has when it starts, and
+whether to believe that the disk is slow. Writes one with its budget and what was logged.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 import chita
+from chita.resident import resident_bytes
 from chita.storage import plan
 from chita.storage.disk import Disk
 
@@ -39,9 +40,11 @@ def main() -> None:
     told = Told()
     logging.getLogger("chita").addHandler(told)
     logging.getLogger("chita").setLevel(logging.INFO)
-    if json.loads(sys.argv[2]):
+    given = json.loads(sys.argv[1])
+    if given["slow_disk"]:
         plan.probe_disk = lambda: Disk(10**12, 1.0, 1.0)
-    result = chita.prune(
+    budget = resident_bytes(torch.device("cpu")) + given["room"]
+    chita.prune(
         nn.Sequential(*layers),
         data,
         sparsity=0.9,
@@ -50,10 +53,10 @@ def main() -> None:
         batch=1,
         ridge=0.01,
         progress=False,
-        **json.loads(sys.argv[1]),
+        block_size=given["block_size"],
+        memory=budget,
     )
-    record = {"objective": result.stages[-1].objective, "told": told.messages}
-    sys.stdout.write(json.dumps(record) + "\n")
+    sys.stdout.write(json.dumps({"budget": budget, "told": told.messages}) + "\n")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ def pick_store(
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not _streams(method):
         return partial(hold, dtype)
-    work = _whole_work(method, sum(layout.layers), n, k)
+    work = _whole_work(method, sum(layout.layers), k)
     if layout.blocks is not None:
         work = _block_work(layout.blocks, n, k, device)
     solves = SOLVES if config.ridge == "auto" else 1
@@ -71,15 +71,12 @@ def _streams(method: Method) -> bool:
     return method.algorithm in ALGORITHMS.values()
 
 
-def _whole_work(method: Method, p: int, n: int, k: int) -> Work:
+def _whole_work(method: Method, p: int, k: int) -> Work:
     active = int(method.options.active * k)
-    # Coordinate descent has a copy of the support's columns, and the triangles of their blocks.
-    descends = method.algorithm is ALGORITHMS["cd"]
-    return Work(
-        kept=k,
-        active=active if active < p else 0,
-        beside=k * (n + BLOCK) * ENTRY if descends else 0,
-    )
+    if method.algorithm is not ALGORITHMS["cd"]:
+        return Work(kept=k, active=active if active < p else 0)
+    # Coordinate descent copies the support's columns too, and has the triangles of their blocks.
+    return Work(kept=k, active=active if active < p else k, beside=k * BLOCK * ENTRY)
 
 
 def _block_work(blocks: Sequence[tuple[int, int]], n: int, k: int, device: torch.device) -> Work:
