@@ -188,12 +188,8 @@ class Training:
 
     def all_epochs(self, progress: Progress | None) -> History:
         """The epochs that are left, and the sparse network."""
-        for epoch in range(len(self.rows), self.recipe.epochs):
-            with drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
-                self.rows.append(self.epoch(epoch, progress))
-            logger.info("%s", self.rows[-1])
-            if self.epoch_file is not None:
-                self.epoch_file.write(self.finished())
+        while len(self.rows) < self.recipe.epochs:
+            self.next_epoch(progress)
         self.sparsifier.finalize()
         vector = self.sparsifier.weights.vector()
         return History(
@@ -202,6 +198,15 @@ class Training:
             weights=len(vector),
             nonzeros=int(vector.count_nonzero()),
         )
+
+    def next_epoch(self, progress: Progress | None) -> None:
+        """The first epoch that is left, and a note of it."""
+        epoch = len(self.rows)
+        with drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
+            self.rows.append(self.epoch(epoch, progress))
+        logger.info("%s", self.rows[-1])
+        if self.epoch_file is not None:
+            self.epoch_file.write(self.finished())
 
     def epoch(self, epoch: int, progress: Progress | None) -> EpochRow:
         """Prune if that is due, train, and test what there is."""
