@@ -13,6 +13,7 @@ from tests.gradual.training import SIZES, run, sgd, small_model, small_plan, tak
 PLAN = small_plan(0.8)
 SETTINGS: dict[str, dict[str, Any]] = {
     "chita-bso": {"samples": 40, "batch": 2, "ridge": 1e-3},
+    "chita++": {"samples": 40, "batch": 2, "ridge": 1e-3},
     "woodfisher": {"samples": 40, "batch": 2, "ridge": 1e-3},
     "m-fac": {"samples": 40, "batch": 2, "ridge": 1e-3},
     "incremental": {"every": 7},

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from chita.bench.benchmark import Bench, Benchmark, run_benchmark
 from chita.bench.first_order import FirstOrder
+from chita.bench.gradual import QUICK_SETTINGS, Gradual
 from chita.bench.networks import find_subjects
 from chita.bench.objective import Objective
 from chita.bench.ridge import RidgeEffect
@@ -49,6 +50,7 @@ BENCHMARKS = {
         FirstOrder(), FirstOrder((1, 4, 16), samples=300, stages=5, trace_images=2000)
     ),
     "stepsize": Sizes(StepSize(), StepSize()),
+    "gradual": Sizes(Gradual(), Gradual((0.9,), epochs=8, settings=QUICK_SETTINGS)),
     "scale": Sizes(
         Scale(),
         Scale(

@@ -9,15 +9,14 @@ from chita.config import kept_weights
 from chita.gradual.layer_counts import top_k_mask, uniform_counts
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
-from chita.schedule import MESHES
 from chita.weights import Patterns
 
 
 class Incremental(Masked):
     """The smallest weights of each layer go, all layers at one sparsity, a little at a time.
 
-    The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3), fast while weights are plenty and
-    slowly near the target. What was pruned once is zero, hence among the smallest from then on.
+    The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3) to the target s. What
+    was pruned once is zero, hence among the smallest from then on.
 
     Args:
         model: whose weights are trained.
@@ -43,18 +42,11 @@ class Incremental(Masked):
         """The weights kept in each layer, k in all."""
         return uniform_counts(self.sizes, k)
 
-    def sparsity_at(self, step: int) -> float:
-        """s_t after so many steps."""
-        begin, end = self._plan.first_step, self._plan.last_step
-        if step >= end:
-            return self._plan.sparsity
-        return self._plan.sparsity * MESHES["polynomial"](max(step - begin, 0) / (end - begin), 0.0)
-
     def after_step(self) -> None:
         super().after_step()
         end = self._plan.last_step
         if self._step == end or (self._step < end and self._step % self._every == 0):
-            self._prune(self.sparsity_at(self._step))
+            self._prune(self._plan.sparsity_at(self._step))
 
     def finalize(self) -> None:
         self._prune(self._plan.sparsity)  # a training that was cut short gets there, too

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from chita.schedule import MESHES
+
 if TYPE_CHECKING:
     from chita.gradual.schedules import PruningSchedule
 
@@ -42,3 +44,15 @@ class TrainingPlan:
     def last_step(self) -> int:
         """After so many steps the target is reached, at least one."""
         return max(self.schedule.epochs[-1] * self.steps_per_epoch, 1)
+
+    def sparsity_at(self, step: int) -> float:
+        """Zhu and Gupta's cubic from 0 to the target, for methods that move at every step.
+
+        It rises fast while weights are plenty and slowly near the target.
+        """
+        begin, end = self.first_step, self.last_step
+        if step >= end:
+            return self.sparsity
+        if step <= begin:
+            return 0.0
+        return self.sparsity * MESHES["polynomial"]((step - begin) / (end - begin), 0.0)

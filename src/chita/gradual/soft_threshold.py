@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,18 +14,18 @@ from chita.gradual.sparsifier import Sparsifier
 from chita.l0.threshold import hard_threshold
 from chita.weights import Patterns, Weights
 
-HALVINGS = 30  # of the search for a decay
+DECAY = 0.3  # of s in a step, for each factor of e in the density that is too much
+HALVINGS = 30  # of the search for the last factor
 
 
 class SoftThreshold(Sparsifier):
     """The network has sign(w) relu(|w| - sigmoid(s)) for weights, with one s learned per layer.
 
     Weight decay draws s from below towards 0, and so the thresholds up: it decides how sparse the
-    network gets. The paper tries decays until the sparsity is about right. Here the decay is that
-    under which, with the weights as they are, the target is met at the last pruning step of the
-    schedule (or an epoch from now, once that is past); it is found anew before each epoch by
-    bisection. In the end, thresholds move once more by such a factor, and the few smallest weights
-    above k go, so that exactly k are left.
+    network gets. The paper tries decays until the sparsity is about right. Here the decay of a step
+    is in proportion to how far the sparsity is behind the cubic on the way to the target. In the
+    end s is scaled once more, by a factor found by bisection, and the few smallest weights above k
+    go, so that exactly k are left.
 
     Args:
         model: whose weights are trained.
@@ -52,7 +51,6 @@ class SoftThreshold(Sparsifier):
         self._k = kept_weights(self.weights.size, plan.sparsity)
         self._plan = plan
         self._step = 0
-        self._factor = 1.0  # of s in one step
         sizes = [weight.parameter.numel() for weight in self.weights]
         self._layer_of = (
             torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(self.s.device)
@@ -60,10 +58,6 @@ class SoftThreshold(Sparsifier):
 
     def groups(self) -> list[dict[str, Any]]:
         return [{"params": [self.s], "weight_decay": 0.0}]
-
-    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
-        steps = max(self._plan.last_step - self._step, self._plan.steps_per_epoch)
-        self._factor = self._factor_to_target() ** (1 / steps)
 
     def effective(self) -> dict[str, Tensor]:
         thresholds = self.s.sigmoid()
@@ -75,7 +69,9 @@ class SoftThreshold(Sparsifier):
     @torch.no_grad()
     def after_step(self) -> None:
         self._step += 1
-        self.s.mul_(self._factor)
+        density = (self.weights.vector().abs() > self.s.sigmoid()[self._layer_of]).float().mean()
+        surplus = (density / (1 - self._plan.sparsity_at(self._step))).log()
+        self.s.mul_((-DECAY * surplus.clamp(min=0)).exp())
 
     @torch.no_grad()
     def finalize(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -19,9 +18,10 @@ from chita.weights import Patterns, Weights
 
 K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
 PRUNED_ABOVE = 3.0  # log alpha, from which on a weight is noise
-SPEED = (
-    100.0  # the rate of log sigma^2 over that of the weights: it has far to go by small gradients
-)
+# The rate of log sigma^2 over that of the weights: it has far to go by small gradients.
+SPEED = 100.0
+# The weight of the divergence may double so often in a training, and come so far from its start.
+DOUBLINGS, RANGE = 20.0, 100.0
 TINY = 1e-8  # keeps logarithms and roots finite
 
 
@@ -33,10 +33,9 @@ class VariationalDropout(Sparsifier):
     added to the outputs of the layers instead (local reparametrisation), and in training alone.
 
     How sparse the network gets depends on the weight of the divergence, 1 / N by the theory for N
-    samples, which Gale et al. tune for each sparsity. Here it starts there, and is doubled before
-    an epoch when the share of weights above 3 is behind a straight line to the target at the last
-    pruning step of the schedule, or halved (but not below its start) when it is ahead. In the end
-    exactly k weights are left: those with the smallest alpha.
+    samples, which Gale et al. tune for each sparsity. Here it starts there, grows while the share
+    of weights above 3 is behind the cubic on the way to the target, and falls while it is ahead.
+    In the end exactly k weights are left: those with the smallest alpha.
 
     Args:
         model: whose weights are trained; the prunable ones must belong to Linear or Conv2d layers.
@@ -54,7 +53,7 @@ class VariationalDropout(Sparsifier):
         plan: TrainingPlan,
         *,
         include: Patterns = None,
-        start: float = -10.0,
+        start: float = -9.0,
         divergence: float = 2e-5,
     ) -> None:
         self.weights = Weights(model, include)
@@ -64,7 +63,8 @@ class VariationalDropout(Sparsifier):
             for weight in self.weights
         }
         self._rate = SPEED * optimizer.defaults["lr"]
-        self._least = divergence
+        self._usual = divergence
+        self._step = 0
         self._divergence = torch.tensor(divergence, device=self.weights.device)
         self._hooks = [
             module.register_forward_hook(self._add_noise) for module in _layers(model, self.weights)
@@ -74,14 +74,13 @@ class VariationalDropout(Sparsifier):
         parameters = list(self._log_variance.values())
         return [{"params": parameters, "lr": self._rate, "weight_decay": 0.0}]
 
-    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
-        if epoch == 0:
-            return
-        share = float((self.log_alpha() > PRUNED_ABOVE).float().mean())
-        due = self._plan.sparsity * min(
-            epoch * self._plan.steps_per_epoch / self._plan.last_step, 1
-        )
-        self._divergence.mul_(2.0 if share < due else 0.5).clamp_(min=self._least)
+    def after_step(self) -> None:
+        self._step += 1
+        density = (self.log_alpha() <= PRUNED_ABOVE).float().mean()
+        behind = density > 1 - self._plan.sparsity_at(self._step)
+        factor = 2 ** (DOUBLINGS / self._plan.steps)
+        self._divergence.mul_(torch.where(behind, factor, 1 / factor))
+        self._divergence.clamp_(self._usual / RANGE, self._usual * RANGE)
 
     def penalty(self) -> Tensor:
         layers = [kl_divergence(self._log_alpha(w.parameter)).sum() for w in self.weights]
@@ -108,12 +107,14 @@ class VariationalDropout(Sparsifier):
         return {
             "log_variance": [each.detach() for each in self._log_variance.values()],
             "divergence": self._divergence,
+            "step": self._step,
         }
 
     @torch.no_grad()
     def load_state_dict(self, state: dict[str, Any]) -> None:
         torch._foreach_copy_(list(self._log_variance.values()), state["log_variance"])
         self._divergence.copy_(state["divergence"])
+        self._step = state["step"]
 
     def _log_alpha(self, parameter: nn.Parameter) -> Tensor:
         return self._log_variance[id(parameter)] - (parameter.square() + TINY).log()

@@ -1,0 +1,146 @@
+"""table:gradualpruning and table:resnet50gradual: training sparse networks, every method.
+
+The paper's tables are on ImageNet; here all methods train ResNet20 on CIFAR-10 for equal epochs,
+from one and the same dense network or, where their papers do so, from fresh weights.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chita.bench.average import standard_error
+from chita.bench.benchmark import Bench
+from chita.bench.cells import Cell, Record
+from chita.bench.gradual_layout import draw_gradual, gradual_text
+from chita.bench.networks import Subject
+from chita.bench.write import Report, Row
+from chita.evaluate import accuracy
+from chita.gradual.methods import METHODS
+from chita.gradual.recipe import GradualRecipe, shipped_recipe
+from chita.gradual.trainer import train_sparse
+
+Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of the method
+
+# One Fisher matrix for all: in blocks of 2000, as WoodFisher has it, and with the lambda that is
+# best for CHITA and for WoodFisher when ResNet20 is pruned to 70 % in one step (tab:accuracy).
+FISHER = {"samples": 1000, "batch": 1, "block_size": 2000, "ridge": 1e-5}
+SETTINGS: Settings = {
+    "chita-bso": {**FISHER, "first_order": False},
+    "woodfisher": FISHER,
+    "m-fac": FISHER,
+}
+QUICK_FISHER = {"samples": 200, "batch": 1, "ridge": 1e-3}
+QUICK_SETTINGS: Settings = {
+    "chita-bso": {**QUICK_FISHER, "first_order": False},
+    "woodfisher": {**QUICK_FISHER, "block_size": 200},
+    "m-fac": {**QUICK_FISHER, "block_size": 2000},
+}
+
+
+@dataclass(frozen=True)
+class Gradual:
+    """All methods at the sparsities of the paper's ResNet50, for so many epochs each."""
+
+    sparsities: Sequence[float] = (0.9, 0.95, 0.98)
+    epochs: int = 20
+    settings: Settings = field(default_factory=lambda: SETTINGS)
+
+    def cells(self, bench: Bench) -> list[Cell]:
+        """One seed after the other; CHITA and the strongest rivals come first."""
+        subject = bench.subject("resnet20")
+        recipe = replace(shipped_recipe(subject.network.name), epochs=self.epochs)
+        return [
+            _cell(subject, recipe, method, self.settings.get(method, {}), sparsity, seed)
+            for seed in range(bench.seeds)
+            for method in METHODS
+            for sparsity in self.sparsities
+        ]
+
+    def report(self, records: Sequence[Record]) -> Report:
+        rows = _rows(records)
+        return Report(
+            title=f"Accuracy after {self.epochs} epochs of training to a sparsity",
+            rows=rows,
+            text=gradual_text(rows),
+            draw=lambda figure: draw_gradual(figure, rows),
+        )
+
+
+def _cell(
+    subject: Subject,
+    recipe: GradualRecipe,
+    method: str,
+    settings: Mapping[str, Any],
+    sparsity: float,
+    seed: int,
+) -> Cell:
+    key = {
+        "bench": "gradual",
+        "network": subject.name,
+        "method": method,
+        "sparsity": sparsity,
+        "seed": seed,
+        "epochs": recipe.epochs,
+        "settings": dict(settings),
+    }
+
+    def compute() -> dict[str, Any]:
+        model = subject.model(seed)
+        dense = accuracy(model, subject.test)
+        start = time.perf_counter()
+        history = train_sparse(
+            model,
+            subject.splits,
+            replace(recipe, methods={method: settings}),
+            method=method,
+            sparsity=sparsity,
+            seed=seed,
+            device=subject.device,
+            include=subject.network.prunable,
+        )
+        return {
+            "dense": dense,
+            "accuracy": history.accuracy,
+            "weights": history.weights,
+            "nonzeros": history.nonzeros,
+            "by_epoch": [row.accuracy for row in history.rows],
+            "seconds": time.perf_counter() - start,
+        }
+
+    return Cell(key, compute)
+
+
+def _rows(records: Sequence[Record]) -> list[Row]:
+    """The mean over the seeds for each sparsity and method, in the order of the registry."""
+    sparsities = sorted({record["key"]["sparsity"] for record in records})
+    rows: list[Row] = []
+    for sparsity in sparsities:
+        for method in METHODS:
+            here = {"method": method, "sparsity": sparsity}
+            found = [r for r in records if here.items() <= r["key"].items()]
+            if not found:
+                continue
+            accuracies = [record["accuracy"] for record in found]
+            drops = [100 * (r["accuracy"] - r["dense"]) / r["dense"] for r in found]
+            rows.append(
+                {
+                    "network": found[0]["key"]["network"],
+                    "method": METHODS[method].title,
+                    "from_scratch": METHODS[method].from_scratch,
+                    "sparsity": 100 * (1 - found[0]["nonzeros"] / found[0]["weights"]),
+                    "target": sparsity,
+                    "dense": statistics.mean(record["dense"] for record in found),
+                    "accuracy": statistics.mean(accuracies),
+                    "standard_error": standard_error(accuracies),
+                    "relative_drop": statistics.mean(drops),
+                    "remaining": found[0]["nonzeros"],
+                    "epochs": found[0]["key"]["epochs"],
+                    "seeds": len(found),
+                    "seconds": statistics.mean(record["seconds"] for record in found),
+                }
+            )
+    return rows
