@@ -60,6 +60,7 @@ def _pruner(method: str, **defaults: Any) -> Callable[..., Sparsifier]:
 
 METHODS: dict[str, GradualMethod] = {
     "chita-bso": GradualMethod("CHITA", _pruner("chita-bso")),
+    "chita++": GradualMethod("CHITA++", _pruner("chita++", stages=10)),
     "global-magnitude": GradualMethod("Global Magnitude", _pruner("magnitude")),
     "woodfisher": GradualMethod("WoodFisher", _pruner("woodfisher", block_size=2000)),
     "m-fac": GradualMethod("M-FAC", _pruner("m-fac", block_size=2000)),

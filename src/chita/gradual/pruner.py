@@ -45,8 +45,10 @@ class GradualPruner(Sparsifier):
         optimizer: that steps it; it must be made before.
         schedule: when to prune to which sparsity, or only the sparsities, one for each call of
             `step`.
-        method: of `chita.prune`, in one stage.
+        method: of `chita.prune`.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        stages: of each pruning step, from the sparsity of the one before to its own: more than one
+            makes it CHITA++, on gradients taken anew for each stage.
         arguments: others of `chita.prune`, such as samples, batch, ridge, block_size, first_order,
             include, exclude and seed. Each step draws its samples from the next seed.
 
@@ -66,6 +68,7 @@ class GradualPruner(Sparsifier):
         method: str = "chita-bso",
         *,
         loss: Loss | None = None,
+        stages: int = 1,
         **arguments: Any,
     ) -> None:
         self._epochs: tuple[int, ...] | None = None
@@ -75,9 +78,10 @@ class GradualPruner(Sparsifier):
         self.steps_done = 0
         if unknown := sorted(arguments.keys() - SETTINGS):
             raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
-        config = PruneConfig(sparsity=self.sparsities[-1], method=method, stages=1, **arguments)
+        config = PruneConfig(sparsity=self.sparsities[-1], method=method, stages=stages, **arguments)
         config.resolve_method()  # an unknown one is told now, not at the first step
         self._loss, self._arguments = loss, {**arguments, "method": method, "seed": config.seed}
+        self._stages = stages
         self._model = unwrapped(model)
         self.weights = Weights(self._model, config.include, config.exclude)
         self._check_optimizer(optimizer)
@@ -115,12 +119,14 @@ class GradualPruner(Sparsifier):
         if self.steps_done == len(self.sparsities):
             raise ChitaError(f"all {self.steps_done} pruning steps of the schedule are done")
         seed = self._arguments["seed"] + self.steps_done
+        before, sparsity = (0.0, *self.sparsities)[self.steps_done : self.steps_done + 2]
         result = prune(
             self._model,
             batches,
-            sparsity=self.sparsities[self.steps_done],
+            sparsity=sparsity,
             loss=self._loss,
-            stages=1,
+            stages=self._stages,
+            start=before,
             progress=False,
             **{**self._arguments, "seed": seed},
         )
