@@ -28,7 +28,7 @@ batch_size: 200
 learning_rate: 0.05
 pruning_steps: 2
 pruning_interval: 0.5
-methods: {chita-bso: {samples: 200, batch: 1}}
+methods: {chita-bso: {samples: 300, batch: 1}}
 """
 
 
@@ -118,6 +118,31 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
 def test_what_is_wrong_is_told_before_the_work(arguments: list[str], message: str) -> None:
     with pytest.raises(ChitaError, match=message):
         CliRunner().invoke(app, ["gradual", *arguments], catch_exceptions=False)
+
+
+def test_torchrun(recipe: Path, tmp_path: Path) -> None:
+    """Two ranks, which share each batch, end with one network, and one of them speaks."""
+    run = subprocess.run(
+        [
+            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+            "-m", "chita", "gradual", "mlpnet", "--device", "cpu", "--recipe", str(recipe),
+            "--json", "--out", str(tmp_path / "run"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("{"))
+    record = json.loads(line)
+    alone = gradual("--recipe", recipe)
+    assert record["nonzeros"] == alone["nonzeros"] == 3235
+    assert abs(record["accuracy"] - alone["accuracy"]) < 1
+    assert record["dense_accuracy"] == alone["dense_accuracy"]
+    assert load_file(tmp_path / "run/model.safetensors").keys() == {
+        f"fc{i}.weight" for i in (1, 2, 3)
+    }
 
 
 def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:

@@ -76,8 +76,9 @@ def gradual_command(
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     start = _pick_start(known, method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
-    _check_out(out, resume=resume)
     with _telling_how_to_go_on(out), launched(device) as (rank, place):
+        if rank == 0:
+            _check_out(out, resume=resume)
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
         with first_rank_first():
