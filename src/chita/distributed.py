@@ -87,7 +87,7 @@ class ProcessRanks(Ranks):
         columns = bounds[self.rank + 1] - bounds[self.rank]
         sent = [(stop - start) * counts[self.rank] for start, stop in pairwise(bounds)]
         received = [columns * count for count in counts]
-        mine = given.to(self._device).flatten()
+        mine = given.to(self._device).flatten().contiguous()
         found = mine.new_empty(sum(received))
         self._call(lambda: dist.all_to_all_single(found, mine, received, sent, group=self._group))
         parts = zip(torch.split(found, received), counts, strict=True)
