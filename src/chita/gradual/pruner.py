@@ -78,9 +78,11 @@ class GradualPruner(Sparsifier):
         self.steps_done = 0
         if unknown := sorted(arguments.keys() - SETTINGS):
             raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
-        config = PruneConfig(sparsity=self.sparsities[-1], method=method, stages=stages, **arguments)
+        config = PruneConfig(
+            sparsity=self.sparsities[-1], method=method, stages=stages, **arguments
+        )
         config.resolve_method()  # an unknown one is told now, not at the first step
-        self._loss, self._arguments = loss, {**arguments, "method": method, "seed": config.seed}
+        self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
         self._stages = stages
         self._model = unwrapped(model)
         self.weights = Weights(self._model, config.include, config.exclude)
