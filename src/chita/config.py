@@ -62,6 +62,7 @@ class PruneConfig:
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._make_plain()
+        self.resolve_method()
         self.plan()
         if self.memory is not None:
             parse_bytes("memory", self.memory)

@@ -92,11 +92,15 @@ class Run:
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"
             )
+        own = f"{self.samples} rows, weights {fingerprint([('w', self.weights.vector())])}"
+        first = self.ranks.from_first(lambda: own)
+        if not self.ranks.all(own == first):
+            raise ChitaError(
+                f"the ranks differ: rank 0 has {first}, rank {self.ranks.rank} has {own}; give all "
+                "the same weights and equally many samples"
+            )
         if self.samples < size:
             raise ChitaError(f"samples={self.samples} rows are too few for {size} ranks")
-        own = fingerprint([("weights", self.weights.vector())])
-        if not self.ranks.all(own == self.ranks.from_first(lambda: own)):
-            raise ChitaError("the weights differ between the ranks: load the same ones on all")
         return self.ranks
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:

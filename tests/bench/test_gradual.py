@@ -53,7 +53,7 @@ def test_one_seed_is_whole_before_the_next_and_chita_comes_first(tmp_path: Path)
     assert order[0] == "chita-bso"
     assert order.index("global-magnitude") < order.index("woodfisher") < order.index("m-fac")
     assert set(order) == set(METHODS)
-    assert {key["epochs"] for key in keys} == {20}
+    assert {key["recipe"]["epochs"] for key in keys} == {20}
 
 
 def test_the_seeds_are_averaged() -> None:
@@ -64,7 +64,7 @@ def test_the_seeds_are_averaged() -> None:
                 "method": "gmp",
                 "sparsity": 0.9,
                 "seed": s,
-                "epochs": 20,
+                "recipe": {"epochs": 20},
             },
             "dense": 92.0,
             "accuracy": accuracy,

@@ -30,26 +30,27 @@ def averages(optimizer: Optimizer, parameter: Tensor) -> list[Tensor]:
     return [v for v in optimizer.state[parameter].values() if v.shape == parameter.shape]
 
 
-def test_a_step_is_chita_prune() -> None:
+@pytest.mark.parametrize("method", ["chita-bso", "magnitude", "m-fac"])
+def test_a_step_is_chita_prune(method: str) -> None:
     model = network().train()
-    pruner = GradualPruner(model, sgd(model), [0.5, 0.9], seed=3, exclude="fc.*", **CALIBRATION)
+    settings = {"seed": 3, "exclude": "fc.*", **CALIBRATION}
+    pruner = GradualPruner(model, sgd(model), [0.5, 0.9], method, **settings)
     for number, sparsity in enumerate([0.5, 0.9]):
         expected, before = copy.deepcopy(model), snapshot(model)
         wanted = chita.prune(
             expected,
             images(),
             sparsity=sparsity,
-            method="chita-bso",
-            seed=3 + number,
-            exclude="fc.*",
+            method=method,
             progress=False,
-            **CALIBRATION,
+            **{**settings, "seed": 3 + number},
         )
         found = pruner.step(images())
         assert same(snapshot(model), snapshot(expected))
         assert not same(snapshot(model), before)
         assert same(pruner.masks, wanted.masks)
         assert found.nonzeros == wanted.nonzeros
+        assert found.config.method == method
     assert all(module.training for module in model.modules())
 
 
@@ -179,7 +180,7 @@ def test_a_state_of_another_pruner_is_refused() -> None:
         ([0.5, 0.4], {}, "never fall"),
         ([], {}, "never fall"),
         ([0.5], {"method": "chita-xyz"}, "chita-xyz"),
-        ([0.5], {"stages": 3}, "stages is no argument here"),
+        ([0.5], {"start": 0.1}, "start is no argument here"),
         ([0.5], {"smaples": 3}, "smaples is no argument here"),
         ([0.5], {"samples": 0}, "samples must be"),
         ([0.5], {"exclude": "nothing"}, "matches no parameter"),

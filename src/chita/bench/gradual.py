@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from chita.bench.average import standard_error
@@ -30,12 +30,14 @@ Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of th
 FISHER = {"samples": 1000, "batch": 1, "block_size": 2000, "ridge": 1e-5}
 SETTINGS: Settings = {
     "chita-bso": {**FISHER, "first_order": False},
+    "chita++": {**FISHER, "first_order": False},
     "woodfisher": FISHER,
     "m-fac": FISHER,
 }
 QUICK_FISHER = {"samples": 200, "batch": 1, "ridge": 1e-3}
 QUICK_SETTINGS: Settings = {
     "chita-bso": {**QUICK_FISHER, "first_order": False},
+    "chita++": {**QUICK_FISHER, "first_order": False},
     "woodfisher": {**QUICK_FISHER, "block_size": 200},
     "m-fac": {**QUICK_FISHER, "block_size": 2000},
 }
@@ -84,8 +86,7 @@ def _cell(
         "method": method,
         "sparsity": sparsity,
         "seed": seed,
-        "epochs": recipe.epochs,
-        "settings": dict(settings),
+        "recipe": {**asdict(recipe), "methods": dict(settings)},
     }
 
     def compute() -> dict[str, Any]:
@@ -138,7 +139,7 @@ def _rows(records: Sequence[Record]) -> list[Row]:
                     "standard_error": standard_error(accuracies),
                     "relative_drop": statistics.mean(drops),
                     "remaining": found[0]["nonzeros"],
-                    "epochs": found[0]["key"]["epochs"],
+                    "epochs": found[0]["key"]["recipe"]["epochs"],
                     "seeds": len(found),
                     "seconds": statistics.mean(record["seconds"] for record in found),
                 }

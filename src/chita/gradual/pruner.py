@@ -78,12 +78,9 @@ class GradualPruner(Sparsifier):
         self.steps_done = 0
         if unknown := sorted(arguments.keys() - SETTINGS):
             raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
-        config = PruneConfig(
-            sparsity=self.sparsities[-1], method=method, stages=stages, **arguments
-        )
-        config.resolve_method()  # an unknown one is told now, not at the first step
+        arguments = {**arguments, "method": method, "stages": stages}
+        config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
-        self._stages = stages
         self._model = unwrapped(model)
         self.weights = Weights(self._model, config.include, config.exclude)
         self._check_optimizer(optimizer)
@@ -127,7 +124,6 @@ class GradualPruner(Sparsifier):
             batches,
             sparsity=sparsity,
             loss=self._loss,
-            stages=self._stages,
             start=before,
             progress=False,
             **{**self._arguments, "seed": seed},

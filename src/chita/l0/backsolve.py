@@ -37,7 +37,7 @@ def backsolve(problem: Problem, x: Iterate) -> Backsolved:
     support, matrix, k = x.support, problem.matrix, problem.kept(x)
     if k == 0:
         return Backsolved(x, 0.0)
-    if not matrix.gathers_fast and k < problem.p:
+    if k < problem.p and not problem.ranks.all(matrix.gathers_fast):
         # Here a gather costs more than all that follows: once is enough.
         part = problem.restrict(support, matrix.columns(support), x)
         solved = backsolve(part, problem.drop(support, x))

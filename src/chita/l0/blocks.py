@@ -110,6 +110,7 @@ def _one_pass(
         w[batch.start : batch.stop] = batch.unstack(solved.w)
         kept[batch.start : batch.stop] = batch.unstack(solved.kept)
         converged = converged and solved.settled
+        del part, x, solved  # they look at the columns, which may make room for the next ones
     rho = (problem.ranks.sum(displaced) + problem.offset).to(w0.dtype)
 
     def point(w: Tensor, support: Tensor, rho: Tensor) -> Iterate:

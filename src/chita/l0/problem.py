@@ -72,8 +72,10 @@ class Problem:
 
     def objective(self, w: Tensor, rho: Tensor) -> float:
         """Q(w), summed in float64, given its residual."""
-        ridge = self.ranks.sum(_square_distance(w, self.w0))
-        return float(rho.double().square().sum() / 2 + ridge * (self.mu / 2)) + self.constant
+        own = square_distance(w, self.w0) * (self.mu / 2)
+        if self.ranks.rank == 0:  # one sum for all, so that all ranks take the same branches
+            own = own + rho.double().square().sum() / 2
+        return float(self.ranks.sum(own)) + self.constant
 
     def at(self, w: Tensor, support: Tensor) -> Iterate:
         """The point w, its residual computed afresh: one pass over the columns that moved."""
@@ -94,12 +96,12 @@ class Problem:
 
     def restrict(self, index: Tensor, columns: GradientMatrix, x: Iterate) -> Problem:
         """The same problem over the `columns` at `index` alone, all others held as in x."""
-        d = x.w - self.w0
-        fixed = d.index_fill(0, index, 0.0)
-        offset = x.rho - columns.forward(d[index])
-        still = float(self.ranks.sum(fixed.double().square().sum()))
+        w, w0 = x.w[index], self.w0[index]
+        offset = x.rho - columns.forward(w - w0)
+        outside = square_distance(x.w, self.w0) - square_distance(w, w0)
+        still = float(self.ranks.sum(outside))
         constant = self.constant + still * self.mu / 2
-        return Problem(columns, self.w0[index], self.mu, offset, constant)
+        return Problem(columns, w0, self.mu, offset, constant)
 
     def drop(self, index: Tensor, x: Iterate) -> Iterate:
         """A point of this problem as a point of its restriction to `index`, a sorted superset of
@@ -113,7 +115,7 @@ class Problem:
         return Iterate(w, index[x.support], x.rho, x.objective)
 
 
-def _square_distance(w: Tensor, w0: Tensor) -> Tensor:
+def square_distance(w: Tensor, w0: Tensor) -> Tensor:
     """|w - w0|^2 in float64, in pieces: a copy of all in float64 would be the largest vector."""
     pieces = zip(torch.split(w, PIECE), torch.split(w0, PIECE), strict=True)
     return torch.stack([(one - other).double().square().sum() for one, other in pieces]).sum()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from chita.l0.problem import Iterate, Problem
+from chita.l0.problem import Iterate, Problem, square_distance
 from chita.l0.threshold import hard_threshold, top_k
 
 # At tau_c itself two weights are equal and rounding picks one; a step this much shorter is still on
@@ -56,8 +56,11 @@ class Path:
 
     def first_piece_optimum(self) -> float:
         """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
-        square = self.ranks.sum(self.g_S.double().square().sum())
-        curvature = self.A_g.double().square().sum() + self.problem.mu * square
+        square, image = self.g_S.double().square().sum(), self.A_g.double().square().sum()
+        if self.ranks.rank > 0:  # one sum for all, so that all ranks take the same branches
+            image = torch.zeros_like(image)
+        square, image = self.ranks.sum(torch.stack([square, image]))
+        curvature = image + self.problem.mu * square
         return float(square / curvature) if curvature > 0 else 0.0
 
     def at(self, tau: float) -> Iterate:
@@ -106,7 +109,7 @@ def shrink(path: Path, tau: float) -> float:
     smallest = tau * SMALLEST
     while tau > smallest:
         point = path.at(tau)
-        moved = float(path.ranks.sum((point.w - path.x.w).double().square().sum()))
+        moved = float(path.ranks.sum(square_distance(point.w, path.x.w)))
         if point.objective < path.x.objective - 1e-4 * moved / tau:
             return tau
         tau *= SHRINK
