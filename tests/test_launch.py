@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import safetensors.torch
 import torch
 
-from chita.launch import first_rank_first, launched
+from chita import launch
+from chita.launch import first_rank_first, launched, resumable
+from chita.resume import StageFile
 
 PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
 PRUNE += ["--ridge", "0.01", "--device", "cpu"]
@@ -57,3 +61,19 @@ def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     with launched("cpu") as (rank, device), first_rank_first():
         assert (rank, device) == (0, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_0_alone_clears_the_folder(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = command(*PRUNE, "--method", "magnitude", "--out", str(tmp_path), ranks=False)
+    assert run.returncode == 0, run.stderr
+
+    @contextmanager
+    def one_of_two(device: str | None) -> Iterator[tuple[int, torch.device]]:
+        yield rank, torch.device("cpu")
+
+    monkeypatch.setattr(launch, "launched", one_of_two)
+    with resumable(StageFile, tmp_path, resume=False, device="cpu"):
+        assert StageFile.done(tmp_path) == (None if rank == 0 else (2, 2))

@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from chita import ChitaError, PruneResult
-from chita.resume import STAGE_FILE, stages_done
+from chita.resume import StageFile
 from chita.weights import Weights
 
 from .pruning import Again, Watch, cut, points, prune_quietly, same, snapshot, tiny
@@ -74,13 +74,13 @@ def check_resumes(
         interrupt_at(model, moment)
         with pytest.raises(KeyboardInterrupt):
             prune(model, batches(), folder, resume=True, **keywords)
-        found.append(stages_done(folder))
+        found.append(StageFile.done(folder))
     model = tiny()
     result = prune(model, batches(), folder, resume=True, **keywords)
     assert same(snapshot(model), snapshot(truth))
     assert untimed(result) == untimed(expected)
     assert same(result.masks, expected.masks)
-    assert stages_done(folder) == (STAGES, STAGES)
+    assert StageFile.done(folder) == (STAGES, STAGES)
     return found
 
 
@@ -141,7 +141,7 @@ def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         patched.setattr(Weights, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
             prune(model, batches, tmp_path, method=method)
-    assert stages_done(tmp_path) == (2, STAGES)
+    assert StageFile.done(tmp_path) == (2, STAGES)
     model = tiny()
     prune(model, batches, tmp_path, method=method, resume=True)
     assert same(snapshot(model), snapshot(truth))
@@ -155,7 +155,7 @@ def test_weights_of_other_types(dtype: torch.dtype, tmp_path: Path) -> None:
     interrupt_at(model, 12)
     with pytest.raises(KeyboardInterrupt):
         prune(model, batches, tmp_path)
-    assert stages_done(tmp_path) not in (None, (STAGES, STAGES))
+    assert StageFile.done(tmp_path) not in (None, (STAGES, STAGES))
     model = tiny().to(dtype)
     prune(model, batches, tmp_path, resume=True)
     assert same(snapshot(model), snapshot(truth))
@@ -180,14 +180,14 @@ def unfinished(folder: Path, **keywords: Any) -> None:
     interrupt_at(model, 2 * passes(batches, **keywords) // STAGES + 1)
     with pytest.raises(KeyboardInterrupt):
         prune(model, batches, folder, **keywords)
-    assert stages_done(folder) == (2, STAGES)
+    assert StageFile.done(folder) == (2, STAGES)
 
 
 def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
     unfinished(tmp_path)
     with pytest.raises(ChitaError, match=r"interrupted after stage 2 of 5.*resume.*another folder"):
         prune(tiny(), [points(24)], tmp_path)
-    assert stages_done(tmp_path) == (2, STAGES)
+    assert StageFile.done(tmp_path) == (2, STAGES)
 
 
 def test_a_finished_run_makes_way(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_finished_run_makes_way(tmp_path: Path) -> None:
     interrupt_at(model, 1)
     with pytest.raises(KeyboardInterrupt):
         prune(model, [points(24)], tmp_path, seed=1)
-    assert stages_done(tmp_path) is None
+    assert StageFile.done(tmp_path) is None
 
 
 def test_nothing_to_go_on_with_is_a_start(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_nothing_to_go_on_with_is_a_start(tmp_path: Path) -> None:
 def test_other_arguments_are_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
     unfinished(tmp_path)
     model = tiny()
-    with pytest.raises(ChitaError, match=f"{STAGE_FILE} is of another run: {says}; give"):
+    with pytest.raises(ChitaError, match=f"{StageFile.file} is of another run: {says}; give"):
         prune(model, [points(24)], tmp_path, resume=True, **other)
     assert same(snapshot(model), snapshot(tiny()))
 
@@ -252,7 +252,7 @@ def test_the_same_may_be_written_otherwise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["short", "empty", "other", "foreign", "older"])
 def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_path: Path) -> None:
     unfinished(tmp_path)
-    path = tmp_path / STAGE_FILE
+    path = tmp_path / StageFile.file
     content = path.read_bytes()
     if damage == "foreign":
         save_file({"weights": torch.zeros(72), "kept": torch.zeros(72)}, path)
@@ -262,7 +262,7 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
             {"short": content[:-1], "empty": b"", "other": b"text" * 50, "older": older}[damage]
         )
     before = path.read_bytes()
-    with pytest.raises(ChitaError, match=rf"cannot read .*{STAGE_FILE}.*damaged.*delete it"):
+    with pytest.raises(ChitaError, match=rf"cannot read .*{StageFile.file}.*damaged.*delete it"):
         prune(tiny(), [points(24)], tmp_path, resume=resume)
     assert path.read_bytes() == before
 
@@ -278,10 +278,10 @@ def test_a_folder_is_needed(tmp_path: Path) -> None:
 def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What a process that was killed left is swept up."""
     unfinished(tmp_path)
-    scratch = tmp_path / f".unfinished-{STAGE_FILE}-abc"
+    scratch = tmp_path / f".unfinished-{StageFile.file}-abc"
     scratch.mkdir()
-    (scratch / STAGE_FILE).write_bytes(b"half")
+    (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
         prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
     assert "going on after stage 2 of 5" in caplog.text
-    assert [path.name for path in tmp_path.iterdir()] == [STAGE_FILE]
+    assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 
 from chita.cli import app
-from chita.resume import STAGE_FILE, stages_done
+from chita.resume import StageFile
 
 STAGES = 8
 ARGUMENTS = [
     "prune", "mlpnet", "--sparsity", "0.95", "--stages", str(STAGES), "--samples", "80",
     "--batch", "4", "--device", "cpu",
 ]  # fmt: skip
-LEFT = {"model.safetensors", "masks.safetensors", "config.yaml", "result.json", STAGE_FILE}
+LEFT = {"model.safetensors", "masks.safetensors", "config.yaml", "result.json", StageFile.file}
 
 pytestmark = pytest.mark.skipif(
     "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
@@ -100,11 +100,11 @@ def test_at_ten_random_moments(undisturbed: tuple[Path, float], tmp_path: Path) 
         process.join()
         if process.exitcode == 0:  # it was done before: begin again with the next folder
             assert outcome(tmp_path) == outcome(truth), seed
-            (tmp_path / STAGE_FILE).unlink()
+            (tmp_path / StageFile.file).unlink()
             continue
         assert process.exitcode == -signal.SIGKILL
         kills += 1
-        progress.append(stages_done(tmp_path))
+        progress.append(StageFile.done(tmp_path))
     finish(tmp_path)
     assert outcome(tmp_path) == outcome(truth), seed
     assert any(progress), (seed, progress)  # some kills came after the first stage
@@ -124,7 +124,7 @@ def test_while_files_are_written(
     process = start(tmp_path, moment)
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert stages_done(tmp_path) == ((finished, STAGES) if finished else None)
+    assert StageFile.done(tmp_path) == ((finished, STAGES) if finished else None)
     finish(tmp_path)
     assert outcome(tmp_path) == outcome(undisturbed[0])
 
@@ -150,7 +150,7 @@ def test_ctrl_c_says_how_to_go_on(kept: bool, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert stdout == ""
     last = stderr.splitlines()[-1]
-    done = stages_done(tmp_path)
+    done = StageFile.done(tmp_path)
     if kept:
         assert done is not None and 1 <= done[0] < 500
         assert last == f"interrupted after stage {done[0]} of 500; go on with --resume"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,13 +28,13 @@ from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.gradual.command import gradual_command
 from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
-from chita.launch import first_rank_first, launched
+from chita.launch import first_rank_first, resumable
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import layer_table, summary_table
-from chita.resume import forget_finished, stages_done
+from chita.resume import StageFile
 from chita.train import train
 
 app = typer.Typer(
@@ -161,8 +159,7 @@ def prune_command(
         "storage": storage,
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
-    _check_out(out, resume=resume)
-    with _telling_how_to_go_on(out), launched(device) as (rank, place):
+    with resumable(StageFile, out, resume=resume, device=device) as (rank, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
         load_checkpoint(model, checkpoint or shipped_checkpoint(known))
@@ -253,27 +250,6 @@ def demo_command(
     """Prune the embedded MLPNet by magnitude, CHITA and CHITA++, side by side."""
     prepare_folder(out)
     run_demo(out, Console())
-
-
-def _check_out(out: Path | None, *, resume: bool) -> None:
-    """The folder can be written to, and no work in it would be lost: told before any is done."""
-    if out is None and resume:
-        raise ChitaError("--resume needs --out DIR, the folder of the run to go on with")
-    if out is not None:
-        prepare_folder(out)
-        if not resume:
-            forget_finished(out)
-
-
-@contextmanager
-def _telling_how_to_go_on(out: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = stages_done(out) if out is not None else None
-        after = f" after stage {done[0]} of {done[1]}; go on with --resume" if done else ""
-        _stderr().print(f"interrupted{after}", highlight=False)
-        raise typer.Exit(130) from None
 
 
 def _parse_ridge(ridge: str) -> float | str:

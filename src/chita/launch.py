@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
+import typer
+from rich.console import Console
 
 from chita.device import pick_device
+from chita.errors import ChitaError
+from chita.kept_run import KeptRun
+from chita.output import prepare_folder
 
 
 @contextmanager
@@ -50,3 +57,39 @@ def first_rank_first() -> Iterator[None]:
     finally:
         if dist.is_initialized() and not waiting:
             dist.barrier()
+
+
+@contextmanager
+def resumable(
+    kind: type[KeptRun[Any]], out: Path | None, *, resume: bool, device: str | None
+) -> Iterator[tuple[int, torch.device]]:
+    """`launched`, for a command that keeps its run in a folder.
+
+    An interruption ends it with a line that says how to go on.
+
+    Args:
+        kind: the file that the run is kept in.
+        out: the folder; None keeps nothing.
+        resume: whether to go on with the run found there.
+        device: of `launched`.
+    """
+    try:
+        with launched(device) as (rank, place):
+            if rank == 0:  # the others may find a file that goes away while they read it
+                _check_out(kind, out, resume=resume)
+            yield rank, place
+    except KeyboardInterrupt:
+        done = kind.done(out) if out is not None else None
+        after = f" after {kind.part} {done[0]} of {done[1]}; go on with --resume" if done else ""
+        Console(stderr=True).print(f"interrupted{after}", highlight=False)
+        raise typer.Exit(130) from None
+
+
+def _check_out(kind: type[KeptRun[Any]], out: Path | None, *, resume: bool) -> None:
+    """The folder can be written to, and no work in it would be lost: told before any is done."""
+    if out is None and resume:
+        raise ChitaError("--resume needs --out DIR, the folder of the run to go on with")
+    if out is not None:
+        prepare_folder(out)
+        if not resume:
+            kind.forget_finished(out)

@@ -20,7 +20,7 @@ from chita.data import Batches, load
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.gradual import command
-from chita.gradual.epoch_file import EPOCH_FILE, epochs_done
+from chita.gradual.epoch_file import EpochFile
 
 RECIPE = """
 epochs: 4
@@ -56,7 +56,7 @@ def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_p
     record = gradual("--recipe", recipe, "--sparsity", "0.95", "--seed", "2", "--out", out)
     assert {path.name for path in out.iterdir()} == {
         "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "history.csv",
-        "history.png", EPOCH_FILE,
+        "history.png", EpochFile.file,
     }  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == record
     model = zoo.get("mlpnet").build()
@@ -164,7 +164,7 @@ def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    done = epochs_done(out)
+    done = EpochFile.done(out)
     assert done is not None and 1 <= done[0] < 1000
     expected = f"interrupted after epoch {done[0]} of 1000; go on with --resume"
     assert stderr.splitlines()[-1] == expected

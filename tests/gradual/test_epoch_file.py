@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.gradual.epoch_file import EPOCH_FILE, EpochFile, Finished, epochs_done, forget_finished
+from chita.gradual.epoch_file import EpochFile, Finished
 from chita.gradual.history import EpochRow
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
@@ -32,8 +32,8 @@ def finished(epochs: int) -> Finished:
     )
 
 
-def file(folder: Path, **changes: Any) -> EpochFile:
-    return EpochFile(folder, run={**RUN, **changes}, epochs=4)
+def file(folder: Path) -> EpochFile:
+    return EpochFile(folder, run=RUN, epochs=4)
 
 
 def test_what_is_written_comes_back(tmp_path: Path) -> None:
@@ -47,34 +47,13 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert torch.equal(found.model["w"], torch.arange(3.0))
     assert torch.equal(found.optimizer["state"][0]["momentum_buffer"], torch.ones(3))
     assert found.sparsifier["steps_done"] == 1
-    assert epochs_done(folder) == (2, 4)
-    assert [path.name for path in folder.iterdir()] == [EPOCH_FILE]
-
-
-def test_another_run_is_refused_by_what_differs(tmp_path: Path) -> None:
-    file(tmp_path).write(finished(1))
-    with pytest.raises(ChitaError, match=r"seed is 3 there, 4 here; give what") as caught:
-        file(tmp_path, seed=4).begin(resume=True)
-    assert "method" not in str(caught.value)
-
-
-def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
-    file(tmp_path).write(finished(3))
-    with pytest.raises(ChitaError, match="interrupted after epoch 3 of 4: resume it"):
-        file(tmp_path).begin(resume=False)
-    assert epochs_done(tmp_path) == (3, 4)
-
-
-def test_a_finished_run_makes_room(tmp_path: Path) -> None:
-    file(tmp_path).write(finished(4))
-    assert file(tmp_path).begin(resume=False) is None
-    assert epochs_done(tmp_path) is None
-    forget_finished(tmp_path)  # nothing there is fine
+    assert EpochFile.done(folder) == (2, 4)
+    assert [path.name for path in folder.iterdir()] == [EpochFile.file]
 
 
 @pytest.mark.parametrize("damage", [b"", b"no such thing", "half", "other"])
 def test_a_damaged_file_says_so(damage: bytes | str, tmp_path: Path) -> None:
-    path = tmp_path / EPOCH_FILE
+    path = tmp_path / EpochFile.file
     file(tmp_path).write(finished(1))
     if damage == "half":
         damage = path.read_bytes()[:500]

@@ -14,7 +14,7 @@ from chita.data import Batches
 from chita.data.augment import pad_crop_flip
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
-from chita.gradual.epoch_file import epochs_done
+from chita.gradual.epoch_file import EpochFile
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import History
 from chita.gradual.methods import METHODS
@@ -86,7 +86,7 @@ def test_any_method_is_exact_and_goes_on_to_the_same_bits(method: str, tmp_path:
                 resume=broken_off_in > 1,
                 progress=interrupting(STEPS * broken_off_in + 2),
             )
-        assert epochs_done(tmp_path) == (broken_off_in, 5)
+        assert EpochFile.done(tmp_path) == (broken_off_in, 5)
         resumed = small_network()
     again = train(resumed, method=method, out=tmp_path, resume=True)
     assert same(model, resumed)
@@ -169,7 +169,7 @@ def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
     # Settings of methods that do not run change nothing.
     others = {**RECIPE.methods, "m-fac": {"samples": 1}}
     train(small_network(), out=tmp_path, resume=True, recipe=replace(RECIPE, methods=others))
-    assert epochs_done(tmp_path) == (5, 5)
+    assert EpochFile.done(tmp_path) == (5, 5)
 
 
 def test_wrong_arguments() -> None:
@@ -198,7 +198,7 @@ def on_one_of_two(rank: int, folder: str) -> dict[str, Any]:
     histories["whole"] = train(models["whole"])
     with pytest.raises(KeyboardInterrupt):
         train(small_network(), out=out, progress=interrupting(2 * STEPS + 2))
-    assert epochs_done(out) == (2, 5)
+    assert EpochFile.done(out) == (2, 5)
     histories["resumed"] = train(models["resumed"], out=out, resume=True)
     return {name: (without_time(histories[name]), models[name].state_dict()) for name in models}
 

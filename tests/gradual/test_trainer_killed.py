@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from chita.cli import app
-from chita.gradual.epoch_file import EPOCH_FILE, epochs_done
+from chita.gradual.epoch_file import EpochFile
 
 EPOCHS, STEPS = 6, 34  # of 17,000 images in batches of 500
 RECIPE = f"""
@@ -29,7 +29,7 @@ methods: {{chita-bso: {{samples: 50, batch: 1, ridge: 0.001}}}}
 """
 LEFT = {
     "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "history.csv",
-    "history.png", EPOCH_FILE,
+    "history.png", EpochFile.file,
 }  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
@@ -105,7 +105,7 @@ def test_at_random_steps(recipe: Path, undisturbed: Path, tmp_path: Path) -> Non
             break
         assert code == -signal.SIGKILL
         progress += (step - 1) // STEPS  # what it had begun is lost, what it had finished is not
-        assert epochs_done(tmp_path) == ((progress, EPOCHS) if progress else None), seed
+        assert EpochFile.done(tmp_path) == ((progress, EPOCHS) if progress else None), seed
     assert exit_code(tmp_path, recipe) == 0
     assert outcome(tmp_path) == outcome(undisturbed), seed
 
@@ -117,6 +117,6 @@ def test_while_files_are_written(
     write: int, finished: int, recipe: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
     assert exit_code(tmp_path, recipe, ("write", write)) == -signal.SIGKILL
-    assert epochs_done(tmp_path) == (finished, EPOCHS)
+    assert EpochFile.done(tmp_path) == (finished, EPOCHS)
     assert exit_code(tmp_path, recipe) == 0
     assert outcome(tmp_path) == outcome(undisturbed)

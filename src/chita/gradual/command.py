@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,14 +20,13 @@ from chita.checkpoint import load_checkpoint, save_checkpoint
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.files import write_whole
-from chita.gradual.epoch_file import epochs_done, forget_finished
+from chita.gradual.epoch_file import EpochFile
 from chita.gradual.history import History, draw_history, write_csv
 from chita.gradual.methods import METHODS, get_method
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
 from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
-from chita.launch import first_rank_first, launched
-from chita.output import prepare_folder
+from chita.launch import first_rank_first, resumable
 from chita.progress import step_bar
 from chita.weights import Weights
 from chita.zoo import Network
@@ -76,9 +74,7 @@ def gradual_command(
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     start = _pick_start(known, method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
-    with _telling_how_to_go_on(out), launched(device) as (rank, place):
-        if rank == 0:
-            _check_out(out, resume=resume)
+    with resumable(EpochFile, out, resume=resume, device=device) as (rank, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
         with first_rank_first():
@@ -129,27 +125,6 @@ def _pick_start(network: Network, method: str, checkpoint: Path | None) -> Path 
     if checkpoint is not None:
         raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
     return None
-
-
-def _check_out(out: Path | None, *, resume: bool) -> None:
-    """The folder can be written to, and no work in it would be lost: told before any is done."""
-    if out is None and resume:
-        raise ChitaError("--resume needs --out DIR, the folder of the training to go on with")
-    if out is not None:
-        prepare_folder(out)
-        if not resume:
-            forget_finished(out)
-
-
-@contextmanager
-def _telling_how_to_go_on(out: Path | None) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        done = epochs_done(out) if out is not None else None
-        after = f" after epoch {done[0]} of {done[1]}; go on with --resume" if done else ""
-        Console(stderr=True).print(f"interrupted{after}", highlight=False)
-        raise typer.Exit(130) from None
 
 
 def _write(

@@ -1,13 +1,8 @@
-"""The last finished epoch in a file, after which a training that was killed goes on.
-
-The file is replaced at once and whole: a kill at any moment leaves one epoch or the next.
-"""
+"""The last finished epoch of a training in a file."""
 
 from __future__ import annotations
 
 import io
-import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +10,9 @@ from typing import Any
 
 import torch
 
-from chita.errors import ChitaError
-from chita.files import sweep, write_whole
+from chita.files import write_whole
 from chita.gradual.history import EpochRow
-from chita.output import prepare_folder
-
-logger = logging.getLogger(__name__)
-
-EPOCH_FILE = "epoch.pt"
-_CONTENT = ("run", "epochs", "rows", "model", "optimizer", "sparsifier")
+from chita.kept_run import Kept, KeptRun
 
 
 @dataclass(frozen=True)
@@ -43,7 +32,7 @@ class Finished:
     sparsifier: dict[str, Any]
 
 
-class EpochFile:
+class EpochFile(KeptRun[Finished]):
     """The file of one training.
 
     Args:
@@ -52,35 +41,27 @@ class EpochFile:
         epochs: how many the training has.
     """
 
+    file = "epoch.pt"
+    part = "epoch"
+
     def __init__(self, folder: Path, *, run: Mapping[str, Any], epochs: int) -> None:
-        self._path = folder / EPOCH_FILE
-        self._run: dict[str, Any] = json.loads(json.dumps(run))  # tuples as they will come back
-        self._epochs = epochs
+        super().__init__(folder, run, epochs)
 
-    def begin(self, *, resume: bool) -> Finished | None:
-        """The epochs to go on after, if there are any and that is what `resume` asks for.
-
-        Raises:
-            ChitaError: the file is of another run, or damaged, or of a run that is not finished
-                and would be lost without `resume`.
-        """
-        prepare_folder(self._path.parent)
-        sweep(self._path.parent)
-        if not resume:
-            forget_finished(self._path.parent)
-        if not self._path.exists():
-            return None
-        content = _read(self._path)
-        self._check_same(content["run"])
-        rows = [EpochRow(**row) for row in content["rows"]]
-        logger.info("going on after epoch %d of %d", len(rows), self._epochs)
-        return Finished(rows, content["model"], content["optimizer"], content["sparsifier"])
+    @classmethod
+    def read(cls, path: Path) -> Kept[Finished]:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        finished = Finished(
+            rows=[EpochRow(**row) for row in content["rows"]],
+            model=content["model"],
+            optimizer=content["optimizer"],
+            sparsifier=content["sparsifier"],
+        )
+        return Kept(content["run"], content["epochs"], finished)
 
     def write(self, finished: Finished) -> None:
-        """Put these epochs in the place of those before."""
         content = {
-            "run": self._run,
-            "epochs": self._epochs,
+            "run": self.run,
+            "epochs": self.total,
             "rows": [asdict(row) for row in finished.rows],
             "model": finished.model,
             "optimizer": finished.optimizer,
@@ -88,47 +69,4 @@ class EpochFile:
         }
         written = io.BytesIO()
         torch.save(content, written)
-        write_whole(self._path, written.getvalue())
-
-    def _check_same(self, found: Mapping[str, Any]) -> None:
-        differences = [
-            f"{name} is {found.get(name)!r} there, {given!r} here"
-            for name, given in self._run.items()
-            if found.get(name) != given
-        ]
-        if differences:
-            raise ChitaError(
-                f"{self._path} is of another run: {'; '.join(differences)}; give what that run was "
-                "given, or another folder"
-            )
-
-
-def epochs_done(folder: Path) -> tuple[int, int] | None:
-    """How many epochs of how many the training in `folder` has finished; None if there is none."""
-    path = folder / EPOCH_FILE
-    if not path.exists():
-        return None
-    content = _read(path)
-    return len(content["rows"]), content["epochs"]
-
-
-def forget_finished(folder: Path) -> None:
-    """Make room for a new training in `folder`; one that is not finished is not given up for it."""
-    done, epochs = epochs_done(folder) or (0, 0)
-    if done < epochs:
-        raise ChitaError(
-            f"{folder} holds a training that was interrupted after epoch {done} of {epochs}: "
-            f"resume it, give another folder, or delete {EPOCH_FILE} there"
-        )
-    (folder / EPOCH_FILE).unlink(missing_ok=True)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: content[name] for name in _CONTENT}
-    except Exception as error:  # the unpickler raises nearly anything on a damaged file
-        raise ChitaError(
-            f"cannot read {path} as a finished epoch: it is damaged, or no file of chita's; "
-            "delete it to start anew"
-        ) from error
+        write_whole(self.path, written.getvalue())
