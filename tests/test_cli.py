@@ -67,7 +67,7 @@ def test_out_holds_the_model_the_masks_and_the_story(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run/result.json").read_text()) == record
     config = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
     assert config["samples"] == 50
-    assert config["reestimate_bn"] is False
+    assert config["reestimate_bn"] is False and config["val_split"] is None
     assert config["exclude"] == ["fc3.weight"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -181,18 +181,22 @@ def prune_command(
         result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
         if rank > 0:  # rank 0 speaks for all
             return
-        record = {
+        given = {
             "network": network,
             "data": data_name,
             "val_split": val_split,
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "reestimate_bn": reestimate_bn,
+        }
+        record = {
+            **given,
             "dense_accuracy": dense_accuracy,
             "accuracy": accuracy(model, test),
             **result.to_dict(),
         }
         if out is not None:
-            write_run(out, result, record)
+            config = {**asdict(result.config), **given}
+            write_run(out, model, result.masks, config=config, record=record)
     console = Console()
     console.print(layer_table(result))
     console.print(summary_table(record))

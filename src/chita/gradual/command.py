@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from torch import nn
 
 from chita import data, zoo
-from chita.checkpoint import load_checkpoint, save_checkpoint
+from chita.checkpoint import load_checkpoint
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
-from chita.files import write_whole
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.history import History, draw_history, write_csv
 from chita.gradual.methods import METHODS, get_method
@@ -27,6 +25,7 @@ from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
 from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
 from chita.launch import first_rank_first, resumable
+from chita.output import write_run
 from chita.progress import step_bar
 from chita.weights import Weights
 from chita.zoo import Network
@@ -139,11 +138,8 @@ def _write(
 ) -> None:
     """The model, its masks, the configuration, the result, and the history with its figure."""
     weights = Weights(model, network.prunable)
-    save_checkpoint(model, out / "model.safetensors")
-    save_checkpoint(weights.split(weights.vector() != 0), out / "masks.safetensors")
-    told = yaml.safe_dump({**config, "recipe": asdict(recipe)}, sort_keys=False)
-    write_whole(out / "config.yaml", told.encode())
-    write_whole(out / "result.json", f"{json.dumps(record, indent=2)}\n".encode())
+    masks = weights.split(weights.vector() != 0)
+    write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
     write_csv(out / "history.csv", history.rows)
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
     try:
