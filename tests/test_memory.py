@@ -34,7 +34,7 @@ def test_the_message_says_what_is_needed_what_is_free_and_what_would_fit(
 
 def test_blocks_that_are_too_large_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 0.9e9)
-    with pytest.raises(ChitaError, match=r"with block 20000 needs 2\.\d GB.*--block-size 5000"):
+    with pytest.raises(ChitaError, match=r"with block 20000 needs 1\.98 GB.*--block-size 5000"):
         check_memory(METHODS["woodfisher"], Layout(MLPNET, 20000), 100, CPU)
 
 
@@ -65,7 +65,7 @@ def test_prune_raises_before_the_work_starts(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_itself_must_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 1e8)
     with pytest.raises(
-        ChitaError, match=r"chita\+\+ with block 32360 needs 0\.1 GB, 0\.1 GB are free"
+        ChitaError, match=r"chita\+\+ with block 32360 needs 129 MB, 100 MB are free"
     ):
         check_memory(METHODS["chita++"], Layout(MLPNET), 1000, CPU)
     check_memory(METHODS["magnitude"], Layout(MLPNET), 1000, CPU)
@@ -79,6 +79,8 @@ def test_the_free_memory_is_a_likely_number() -> None:
 def test_a_budget_stands_in_for_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, 1e12)
     monkeypatch.setattr(memory, "resident_bytes", lambda device: 5e8)
-    with pytest.raises(ChitaError, match=r"woodfisher .* needs 4\.2 GB, 3\.5 GB are free"):
+    with pytest.raises(
+        ChitaError, match=r"woodfisher .* needs 4\.2 GB, memory=4 GB leaves 3\.5 GB"
+    ):
         check_memory(METHODS["woodfisher"], Layout(MLPNET), 100, CPU, budget=4 * 10**9)
     check_memory(METHODS["woodfisher"], Layout(MLPNET), 100, CPU, budget=5 * 10**9)

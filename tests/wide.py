@@ -1,7 +1,7 @@
-"""Prunes a wide network in a process of its own, whose memory is then seen from outside.
+"""Prunes a wide network in a process of its own, whose peak of memory the system has seen.
 
 Takes a JSON object of a block size, the bytes it may take beyond what it has when it starts, and
-whether to believe that the disk is slow. Writes one with its budget and what was logged.
+whether to believe that the disk is slow. Writes one with its budget, its peak and what was logged.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from chita.resident import resident_bytes
 from chita.storage import plan
 from chita.storage.disk import Disk
 
+STATUS = Path("/proc/self/status")
 ROWS = 100  # A is 475 MB: 784 * 1000 + 1000 * 400 + 400 * 10 weights
 
 
@@ -56,7 +58,14 @@ def main() -> None:
         block_size=given["block_size"],
         memory=budget,
     )
-    sys.stdout.write(json.dumps({"budget": budget, "told": told.messages}) + "\n")
+    record = {"budget": budget, "peak": peak(), "told": told.messages}
+    sys.stdout.write(json.dumps(record) + "\n")
+
+
+def peak() -> int:
+    """The most bytes in memory since this program was started; what forked it may have had more."""
+    rows = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+    return int(rows["VmHWM"].split()[0]) * 1024
 
 
 if __name__ == "__main__":

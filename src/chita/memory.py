@@ -11,6 +11,7 @@ from chita.errors import ChitaError
 from chita.l0.algorithm import Layout
 from chita.methods.method import Method
 from chita.resident import resident_bytes
+from chita.sizes import format_bytes
 
 ENTRY = 4  # bytes of a float32
 
@@ -38,9 +39,12 @@ def check_memory(
     largest = min(layout.block_size or sum(layout.layers), max(layout.layers))
     sizes = [size for size in _round_sizes(largest) if needed(size) <= free]
     advice = f"try --block-size {sizes[0]}" if sizes else "try fewer samples, or another method"
+    left = f"{format_bytes(free)} are free"
+    if budget is not None:
+        left = f"memory={format_bytes(budget)} leaves {format_bytes(free)}"
     raise ChitaError(
         f"{method.name} with block {largest if layout.block_size else sum(layout.layers)} needs "
-        f"{needed(layout.block_size) / 1e9:.1f} GB, {free / 1e9:.1f} GB are free; {advice}"
+        f"{format_bytes(needed(layout.block_size))}, {left}; {advice}"
     )
 
 

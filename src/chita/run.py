@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from chita.resident import peak_memory_bytes
 from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run, fingerprint
 from chita.ridge import Choice, RidgeSearch
-from chita.storage import HeldMatrix, SharedTarget
+from chita.storage import HeldMatrix, SharedTarget, Store
 from chita.store import check_store, pick_store
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
@@ -77,6 +77,7 @@ class Run:
             device=self.weights.device,
             ranks=self.division.ranks,
         )
+        self.store = self._pick_store()
         if not kept_weights(self.weights.size, config.sparsity):
             logger.warning(
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
@@ -92,16 +93,34 @@ class Run:
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"
             )
-        own = f"{self.samples} rows, weights {fingerprint([('w', self.weights.vector())])}"
+        weights = fingerprint([("weights", self.weights.vector())])
+        own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
         first = self.ranks.from_first(lambda: own)
-        if not self.ranks.all(own == first):
+        differences = [
+            f"{name} is {first[name]!r} on rank 0, {own[name]!r} on rank {self.ranks.rank}"
+            for name in own
+            if own[name] != first[name]
+        ]
+        if not self.ranks.all(not differences):
             raise ChitaError(
-                f"the ranks differ: rank 0 has {first}, rank {self.ranks.rank} has {own}; give all "
-                "the same weights and equally many samples"
+                f"the ranks differ: {'; '.join(differences) or 'another one has other arguments'}; "
+                "give all the same arguments, weights and number of samples"
             )
         if self.samples < size:
             raise ChitaError(f"samples={self.samples} rows are too few for {size} ranks")
         return self.ranks
+
+    def _pick_store(self) -> Store:
+        """Where the A of each stage goes: shared by ranks, or as this one's budget allows."""
+        division, n = self.division, self.samples
+        if division.ranks.size > 1:
+            return partial(
+                SharedTarget, ranks=division.ranks, bounds=division.bounds, counts=division.rows(n)
+            )
+        kept = [kept_weights(self.weights.size, sparsity) for sparsity in self.config.plan()]
+        return pick_store(
+            self.config, self.method, division.layout, n=n, kept=kept, device=self.weights.device
+        )
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:
         """Write each finished stage into `folder`, after going on from the one found there."""
@@ -164,7 +183,7 @@ class Run:
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
         start = time.perf_counter()
-        matrix, loss = self.gradients(w0, sparsity)
+        matrix, loss = self.gradients(w0)
         middle = time.perf_counter()
         choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
         solution = choice.solution
@@ -194,8 +213,8 @@ class Run:
         logger.info("%s", row)
         return row, solution.support
 
-    def gradients(self, w0: Tensor, sparsity: float) -> tuple[GradientMatrix, float | None]:
-        """A at the current weights, or what stands for it, and the loss there, for a stage.
+    def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
+        """A at the current weights, or what stands for it, and the loss there.
 
         Without curvature, a matrix of no rows.
         """
@@ -209,12 +228,6 @@ class Run:
             )
             return LayerInputs(seen.moments, w0), seen.loss
         ranks, rows = self.division.ranks, self.division.rows(self.samples)
-        layout, k = self.division.layout, kept_weights(self.weights.size, sparsity)
-        store = pick_store(
-            self.config, self.method, layout, n=self.samples, k=k, device=self.weights.device
-        )
-        if ranks.size > 1:
-            store = partial(SharedTarget, ranks=ranks, bounds=self.division.bounds, counts=rows)
         self.stream.skip(sum(rows[: ranks.rank]) * batch)
         found = gradient_matrix(
             self.model,
@@ -223,7 +236,7 @@ class Run:
             rows=rows[ranks.rank],
             batch=batch,
             loss=loss,
-            store=store,
+            store=self.store,
         )
         self.stream.skip(sum(rows[ranks.rank + 1 :]) * batch)
         total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))

@@ -11,6 +11,7 @@ from chita.errors import ChitaError
 UNITS = {
     "": 1,
     **{name: 1000**power for power, name in enumerate(("B", "KB", "MB", "GB", "TB"))},
+    **{name: 1000**power for power, name in enumerate("KMGT", start=1)},
     **{name: 1024**power for power, name in enumerate(("B", "KIB", "MIB", "GIB", "TIB"))},
 }
 

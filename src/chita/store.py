@@ -53,15 +53,31 @@ def check_store(
 
 
 def pick_store(
-    config: PruneConfig, method: Method, layout: Layout, *, n: int, k: int, device: torch.device
+    config: PruneConfig,
+    method: Method,
+    layout: Layout,
+    *,
+    n: int,
+    kept: Sequence[int],
+    device: torch.device,
 ) -> Store:
-    """Where one rank alone stores the A of a stage that keeps k weights."""
+    """Where one rank alone stores the A of each stage.
+
+    Args:
+        config: what was asked for.
+        method: that will use A.
+        layout: of the columns.
+        n: the rows of A.
+        kept: k of each stage.
+        device: where A is computed.
+    """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not _streams(method):
         return partial(hold, dtype)
-    work = _whole_work(method, sum(layout.layers), k)
-    if layout.blocks is not None:
-        work = _block_work(layout.blocks, n, k, device)
+    if layout.blocks is None:
+        work = _whole_work(method, sum(layout.layers), kept)
+    else:
+        work = _block_work(layout.blocks, n, max(kept), device)
     solves = SOLVES if config.ridge == "auto" else 1
     return Planner(config.budget, replace(work, solves=solves), dtype)
 
@@ -71,12 +87,14 @@ def _streams(method: Method) -> bool:
     return method.algorithm in ALGORITHMS.values()
 
 
-def _whole_work(method: Method, p: int, k: int) -> Work:
-    active = int(method.options.active * k)
+def _whole_work(method: Method, p: int, kept: Sequence[int]) -> Work:
+    """What the stages need at most: the active set is largest where it just is one."""
+    active = [int(method.options.active * k) for k in kept]
+    copied = max((size for size in active if size < p), default=0)
     if method.algorithm is not ALGORITHMS["cd"]:
-        return Work(kept=k, active=active if active < p else 0)
+        return Work(kept=max(kept), active=copied)
     # Coordinate descent copies the support's columns too, and has the triangles of their blocks.
-    return Work(kept=k, active=active if active < p else k, beside=k * BLOCK * ENTRY)
+    return Work(kept=max(kept), active=max(copied, *kept), beside=max(kept) * BLOCK * ENTRY)
 
 
 def _block_work(blocks: Sequence[tuple[int, int]], n: int, k: int, device: torch.device) -> Work:

@@ -115,3 +115,13 @@ def test_the_choice_is_logged_with_its_estimate(caplog: pytest.LogCaptureFixture
     assert message.startswith("A (250 x 2000000, 2 GB) is written to a file in ")
     assert "about 264 s, at most " in message  # 250 for the rows, 2 to write, 12 to read six times
     assert message.endswith("of memory=1.5 GB")
+
+
+def test_it_decides_once_for_all_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    planner = Planner(10**9, Work(kept=10))
+    first = planner(DEMAND)
+    # What the first stage leaves in memory was counted then.
+    monkeypatch.setattr(plan, "resident_bytes", lambda device: 10**9)
+    second = planner(DEMAND)
+    assert type(first) is type(second)
+    assert first is not second

@@ -7,8 +7,7 @@ columns once and in order, computed anew window by window, whichever takes less 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from tempfile import gettempdir
 
@@ -22,7 +21,7 @@ from chita.storage.file import PIECE_BYTES, FileTarget
 from chita.storage.half import BUFFER_BYTES, HalfTarget
 from chita.storage.held import HeldTarget
 from chita.storage.recomputed import WindowTarget
-from chita.storage.target import Demand, Target
+from chita.storage.target import Demand, Store, Target
 
 logger = logging.getLogger(__name__)
 
@@ -66,19 +65,22 @@ class Plan:
         least: bytes of memory beyond what the process has, without which it cannot be done.
         most: the bytes it will take at its peak.
         seconds: it will take.
-        make: the target.
+        make: the target of a stage.
     """
 
     what: str
     least: int
     most: int
     seconds: float
-    make: Callable[[], Target]
+    make: Store
 
 
-@dataclass(frozen=True)
+@dataclass
 class Planner:
     """Given what A demands, picks the plan that fits and takes the least time.
+
+    It decides once, for all stages of a run: what the first of them leaves in memory was counted
+    in its plan, and is not counted again.
 
     Attributes:
         budget: the bytes that the whole process may take; on a GPU, what it may take there.
@@ -89,13 +91,19 @@ class Planner:
     budget: int
     work: Work
     dtype: torch.dtype | None = None
+    _decided: Plan | None = field(default=None, init=False)
 
     def __call__(self, demand: Demand) -> Target:
+        if self._decided is None:
+            self._decided = self._decide(demand)
+        return self._decided.make(demand)
+
+    def _decide(self, demand: Demand) -> Plan:
         used = resident_bytes(demand.device)
         free = self.budget - used
         held = self._held(demand)
         if held.least <= free:
-            return self._choose(held, demand, used)
+            return self._chosen(held, demand, used)
         disk = probe_disk()
         others = [plan for plan in (self._spilled(demand, free, disk),) if plan is not None]
         if self.work.batch is not None:
@@ -109,9 +117,9 @@ class Planner:
                 f"{format_bytes(used)} already. A itself is {format_bytes(demand.matrix_bytes)}; "
                 f"{format_bytes(disk.free)} are free in {gettempdir()}"
             )
-        return self._choose(min(fitting, key=lambda plan: plan.seconds), demand, used)
+        return self._chosen(min(fitting, key=lambda plan: plan.seconds), demand, used)
 
-    def _choose(self, plan: Plan, demand: Demand, used: int) -> Target:
+    def _chosen(self, plan: Plan, demand: Demand, used: int) -> Plan:
         logger.info(
             "A (%d x %d, %s) is %s: about %.0f s, at most %s of memory=%s",
             demand.rows,
@@ -122,13 +130,13 @@ class Planner:
             format_bytes(used + plan.most),
             format_bytes(self.budget),
         )
-        return plan.make()
+        return plan
 
     def _held(self, demand: Demand) -> Plan:
         waiting = 0 if self.dtype is None else BUFFER_BYTES
         solve = self._solve(demand) + 2 * self.work.active * self._column(demand)
         most = self._stored(demand) + max(_pass(demand, demand.chunk) + waiting, solve)
-        make = partial(hold, self.dtype, demand)
+        make = partial(hold, self.dtype)
         return Plan("held in memory", most, most, _gradients(demand), make)
 
     def _spilled(self, demand: Demand, free: int, disk: Disk) -> Plan | None:
@@ -155,9 +163,7 @@ class Planner:
                 solve + min(room, gathered - again),
             ),
             seconds=_gradients(demand) + stored / disk.write + self.work.solves * reading,
-            make=partial(
-                FileTarget, demand, dtype=self.dtype or demand.dtype, slab=slab, room=room
-            ),
+            make=partial(FileTarget, dtype=self.dtype or demand.dtype, slab=slab, room=room),
         )
 
     def _recomputed(self, demand: Demand, free: int) -> Plan:
@@ -172,7 +178,7 @@ class Planner:
             least=beside + batch * demand.column_bytes,
             most=beside + min(width, demand.columns) * demand.column_bytes,
             seconds=windows * self.work.solves * _gradients(demand),
-            make=partial(WindowTarget, demand, width),
+            make=partial(WindowTarget, width=width),
         )
 
     def _stored(self, demand: Demand) -> int:
