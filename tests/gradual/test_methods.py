@@ -26,7 +26,7 @@ GROWS = ("rigl", "snfs")  # a weight may have just grown, and still be at zero
 def begun(name: str) -> tuple[nn.Module, torch.optim.SGD, Sparsifier]:
     model = small_model()
     optimizer = sgd(model)
-    sparsifier = make_sparsifier(name, model, optimizer, **vars(PLAN), **SETTINGS.get(name, {}))
+    sparsifier = make_sparsifier(name, model, optimizer, PLAN, **SETTINGS.get(name, {}))
     take_in(optimizer, sparsifier)
     return model, optimizer, sparsifier
 
@@ -76,7 +76,7 @@ def test_rivals_start_as_in_their_papers() -> None:
 def test_an_unknown_method_is_told() -> None:
     model = small_model()
     with pytest.raises(ChitaError, match=r"method must be one of chita-bso, .*got 'magic'"):
-        make_sparsifier("magic", model, sgd(model), **vars(PLAN))
+        make_sparsifier("magic", model, sgd(model), PLAN)
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_an_unknown_method_is_told() -> None:
 def test_an_unknown_setting_is_told(name: str, says: str) -> None:
     model = small_model()
     with pytest.raises(ChitaError, match=says):
-        make_sparsifier(name, model, sgd(model), **vars(PLAN), evry=5)
+        make_sparsifier(name, model, sgd(model), PLAN, evry=5)

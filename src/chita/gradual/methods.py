@@ -17,7 +17,6 @@ from chita.gradual.incremental import Incremental
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.pruner import GradualPruner
 from chita.gradual.rigl import RigL
-from chita.gradual.schedules import PruningSchedule
 from chita.gradual.snfs import SNFS
 from chita.gradual.soft_threshold import SoftThreshold
 from chita.gradual.sparsifier import Sparsifier
@@ -85,12 +84,8 @@ def make_sparsifier(
     name: str,
     model: nn.Module,
     optimizer: Optimizer,
+    plan: TrainingPlan,
     *,
-    sparsity: float,
-    epochs: int,
-    steps_per_epoch: int,
-    schedule: PruningSchedule,
-    seed: int,
     include: Patterns = None,
     **settings: Any,
 ) -> Sparsifier:
@@ -100,15 +95,10 @@ def make_sparsifier(
         name: in METHODS.
         model: whose weights are trained.
         optimizer: that trains them; it must still take in the sparsifier's groups.
-        sparsity: the share of the prunable weights that are zero in the end.
-        epochs: of the training.
-        steps_per_epoch: steps of the optimizer.
-        schedule: of the pruning steps.
-        seed: of what is drawn.
+        plan: of the training.
         include: glob pattern(s) of the prunable parameters.
         settings: of the method: arguments of `chita.prune` for those that go through it.
     """
-    plan = TrainingPlan(sparsity, epochs, steps_per_epoch, schedule, seed)
     build = get_method(name).build
     try:
         inspect.signature(build).bind(model, optimizer, plan, include=include, **settings)

@@ -21,6 +21,7 @@ from chita.gradual.epoch_file import EpochFile, Finished
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
 from chita.gradual.methods import get_method, make_sparsifier
+from chita.gradual.plan import TrainingPlan
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier
@@ -145,15 +146,14 @@ class Training:
         )
 
     def make_sparsifier(self) -> Sparsifier:
+        plan = TrainingPlan(
+            self.sparsity, self.recipe.epochs, len(self.feed), self.schedule, self.seed
+        )
         return make_sparsifier(
             self.method,
             self.model,
             self.optimizer,
-            sparsity=self.sparsity,
-            epochs=self.recipe.epochs,
-            steps_per_epoch=len(self.feed),
-            schedule=self.schedule,
-            seed=self.seed,
+            plan,
             include=self.include,
             **self.recipe.methods.get(self.method, {}),
         )
