@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,12 @@ import safetensors.torch
 import torch
 
 from chita import launch
+from chita.distributed import joined_ranks
 from chita.launch import first_rank_first, launched, resumable
+from chita.ranks import ALONE, Ranks
 from chita.resume import StageFile
+
+from .gloo import on_ranks
 
 PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
 PRUNE += ["--ridge", "0.01", "--device", "cpu"]
@@ -57,10 +62,27 @@ def test_an_error_ends_all_ranks_with_its_message(tmp_path: Path) -> None:
     assert "method 'm-fac' runs in one process, and there are 2 ranks" in run.stderr
 
 
+def fetched(rank: int, folder: str) -> bool:
+    def fetch() -> bool:
+        file = Path(folder) / "data"
+        if rank == 0:
+            time.sleep(0.5)
+            file.touch()
+        return file.exists()
+
+    with joined_ranks() as ranks:
+        return first_rank_first(ranks, fetch)
+
+
+def test_rank_0_fetches_what_the_others_find(tmp_path: Path) -> None:
+    assert on_ranks(2, fetched, str(tmp_path)) == [True, True]
+
+
 def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with launched("cpu") as (rank, device), first_rank_first():
-        assert (rank, device) == (0, torch.device("cpu"))
+    with launched("cpu") as (ranks, device):
+        assert (ranks, device) == (ALONE, torch.device("cpu"))
+        assert first_rank_first(ranks, lambda: "fetched") == "fetched"
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -71,8 +93,10 @@ def test_rank_0_alone_clears_the_folder(
     assert run.returncode == 0, run.stderr
 
     @contextmanager
-    def one_of_two(device: str | None) -> Iterator[tuple[int, torch.device]]:
-        yield rank, torch.device("cpu")
+    def one_of_two(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
+        ranks = Ranks()
+        ranks.rank = rank
+        yield ranks, torch.device("cpu")
 
     monkeypatch.setattr(launch, "launched", one_of_two)
     with resumable(StageFile, tmp_path, resume=False, device="cpu"):

@@ -159,12 +159,13 @@ def prune_command(
         "storage": storage,
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
-    with resumable(StageFile, out, resume=resume, device=device) as (rank, place):
+    with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
         load_checkpoint(model, checkpoint or shipped_checkpoint(known))
-        with first_rank_first():
-            splits = load_data(known, data_name, val_split=val_split, seed=seed)
+        splits = first_rank_first(
+            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        )
         if reestimate_bn:
             augmented = data.Batches(
                 splits.train,
@@ -176,10 +177,10 @@ def prune_command(
             )
             reestimate_batch_norm(model, track(augmented, "batch norm", console=_stderr()))
         test = data.Batches(splits.test, known.batch_size, device=place)
-        dense_accuracy = accuracy(model, test) if rank == 0 else None
+        dense_accuracy = accuracy(model, test) if ranks.rank == 0 else None
         calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
         result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
-        if rank > 0:  # rank 0 speaks for all
+        if ranks.rank > 0:  # rank 0 speaks for all
             return
         given = {
             "network": network,

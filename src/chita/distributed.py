@@ -146,5 +146,5 @@ def _silence(error: Exception) -> str:
     return (
         "another rank ended without a word, or did not come within "
         f"{TIMEOUT.total_seconds():.0f} s: all ranks must call chita.prune "
-        f"({str(error).splitlines()[0]})"
+        f"({str(error).split('. ')[0]})"
     )

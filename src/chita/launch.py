@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,16 @@ import typer
 from rich.console import Console
 
 from chita.device import pick_device
+from chita.distributed import joined_ranks
 from chita.errors import ChitaError
 from chita.kept_run import KeptRun
 from chita.output import prepare_folder
+from chita.ranks import ALONE, Made, Ranks
 
 
 @contextmanager
-def launched(device: str | None) -> Iterator[tuple[int, torch.device]]:
-    """The rank of this process, and the device it runs on.
+def launched(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
+    """The ranks, and the device that this one runs on.
 
     Ranks take a GPU each, and talk by NCCL, if there are enough; those that share a GPU or have
     none talk by gloo.
@@ -31,7 +33,7 @@ def launched(device: str | None) -> Iterator[tuple[int, torch.device]]:
     """
     place = pick_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield 0, place
+        yield ALONE, place
         return
     backend = "gloo"
     if place.type == "cuda":
@@ -41,28 +43,23 @@ def launched(device: str | None) -> Iterator[tuple[int, torch.device]]:
         backend = "nccl" if int(os.environ["LOCAL_WORLD_SIZE"]) <= gpus else "gloo"
     dist.init_process_group(backend)
     try:
-        yield dist.get_rank(), place
+        with joined_ranks() as ranks:
+            yield ranks, place
     finally:
         dist.destroy_process_group()
 
 
-@contextmanager
-def first_rank_first() -> Iterator[None]:
-    """Rank 0 alone and then all others, who find what it has fetched."""
-    waiting = dist.is_initialized() and dist.get_rank() > 0
-    if waiting:
-        dist.barrier()
-    try:
-        yield
-    finally:
-        if dist.is_initialized() and not waiting:
-            dist.barrier()
+def first_rank_first(ranks: Ranks, make: Callable[[], Made]) -> Made:
+    """What each rank makes, rank 0 before all others, who find what it has fetched."""
+    made = make() if ranks.rank == 0 else None
+    ranks.total(0)  # the others wait here, and hear if it failed
+    return make() if made is None else made
 
 
 @contextmanager
 def resumable(
     kind: type[KeptRun[Any]], out: Path | None, *, resume: bool, device: str | None
-) -> Iterator[tuple[int, torch.device]]:
+) -> Iterator[tuple[Ranks, torch.device]]:
     """`launched`, for a command that keeps its run in a folder.
 
     An interruption ends it with a line that says how to go on.
@@ -74,10 +71,10 @@ def resumable(
         device: of `launched`.
     """
     try:
-        with launched(device) as (rank, place):
-            if rank == 0:  # the others may find a file that goes away while they read it
+        with launched(device) as (ranks, place):
+            if ranks.rank == 0:  # the others may find a file that goes away while they read it
                 _check_out(kind, out, resume=resume)
-            yield rank, place
+            yield ranks, place
     except KeyboardInterrupt:
         done = kind.done(out) if out is not None else None
         after = f" after {kind.part} {done[0]} of {done[1]}; go on with --resume" if done else ""

@@ -60,8 +60,9 @@ def describe_run(
     """
     first = stream.first()
     tensors = chain(model.named_parameters(), model.named_buffers())
+    decisive = {name: value for name, value in asdict(config).items() if name != "memory"}
     return {
-        **asdict(config),
+        **decisive,  # a budget changes where A is, and nothing else
         **sizes,
         "the fingerprint of the model at the start": fingerprint(tensors),
         "the fingerprint of the data": first and fingerprint(enumerate(tensors_of(first.content))),
@@ -87,9 +88,11 @@ class StageFile(KeptRun[Finished]):
     def read(cls, path: Path) -> Kept[Finished]:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_HEADER])
+            tensors = {name: file.get_tensor(name) for name in ("weights", "kept")}
+            if fingerprint(tensors.items()) != header["fingerprint"]:
+                raise ValueError("the tensors are not those that were written")
             finished = Finished(
-                weights=file.get_tensor("weights"),
-                kept=file.get_tensor("kept"),
+                **tensors,
                 rows=[StageRow(**row) for row in header["rows"]],
                 place=tuple(header["place"]),
                 ridge_step=header["ridge_step"],
@@ -98,7 +101,9 @@ class StageFile(KeptRun[Finished]):
         return Kept(header["run"], header["stages"], finished)
 
     def write(self, finished: Finished) -> None:
+        tensors = {"weights": finished.weights.cpu(), "kept": finished.kept.cpu()}
         header = {
+            "fingerprint": fingerprint(tensors.items()),
             "run": self.run,
             "stages": self.total,
             "rows": [asdict(row) for row in finished.rows],
@@ -106,7 +111,6 @@ class StageFile(KeptRun[Finished]):
             "ridge_step": finished.ridge_step,
             "seconds": finished.seconds,
         }
-        tensors = {"weights": finished.weights.cpu(), "kept": finished.kept.cpu()}
         content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})
         write_whole(self.path, content)
 

@@ -73,15 +73,16 @@ def gradual_command(
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     start = _pick_start(known, method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
-    with resumable(EpochFile, out, resume=resume, device=device) as (rank, place):
+    with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
-        with first_rank_first():
-            splits = load_data(known, data_name, val_split=val_split, seed=seed)
+        splits = first_rank_first(
+            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        )
         dense_accuracy = None
         if start is not None:
             load_checkpoint(model, start)
-            if rank == 0:
+            if ranks.rank == 0:
                 test = data.Batches(splits.test, known.batch_size, device=place)
                 dense_accuracy = accuracy(model, test)
         with step_bar("training") as progress:
@@ -96,9 +97,9 @@ def gradual_command(
                 include=known.prunable,
                 out=out,
                 resume=resume,
-                progress=progress if rank == 0 else None,
+                progress=progress if ranks.rank == 0 else None,
             )
-        if rank > 0:  # rank 0 speaks for all
+        if ranks.rank > 0:  # rank 0 speaks for all
             return
     config = {
         "network": network,
