@@ -159,6 +159,8 @@ def prune_command(
         "storage": storage,
     }
     PruneConfig(**arguments)  # a wrong argument shows before data are fetched
+    if memory is not None:  # who asks for a budget wants to know how it is kept
+        logging.getLogger("chita.storage.plan").setLevel(logging.INFO)
     with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
         data_name = pick_data(known, data_name, checkpoint)
         model = known.build().to(place)
