@@ -23,7 +23,7 @@ from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
 from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
-from chita.l0.solve import ALGORITHMS, Solution, solve_problem
+from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
@@ -88,7 +88,7 @@ class Run:
         size = self.ranks.size
         if size == 1 or self.method.curvature != "fisher":
             return ALONE
-        if self.method.algorithm not in ALGORITHMS.values():
+        if not self.method.streams:
             raise ChitaError(
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"

@@ -44,7 +44,7 @@ def check_store(
         device: where A is computed.
         ranks: those who share it.
     """
-    streams = _streams(method) and ranks.size == 1
+    streams = method.streams and ranks.size == 1
     if config.storage != "float32" and not streams:
         who = f"method {method.name!r}" if ranks.size == 1 else f"a run on {ranks.size} ranks"
         raise ChitaError(f"storage must be 'float32' for {who}, got {config.storage!r}")
@@ -72,7 +72,7 @@ def pick_store(
         device: where A is computed.
     """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
-    if config.budget is None or not _streams(method):
+    if config.budget is None or not method.streams:
         return partial(hold, dtype)
     if layout.blocks is None:
         work = _whole_work(method, sum(layout.layers), kept)
@@ -80,11 +80,6 @@ def pick_store(
         work = _block_work(layout.blocks, n, max(kept), device)
     solves = SOLVES if config.ridge == "auto" else 1
     return Planner(config.budget, replace(work, solves=solves), dtype)
-
-
-def _streams(method: Method) -> bool:
-    """Whether its solver reads A piece by piece; the rivals have it in memory as a whole."""
-    return method.algorithm in ALGORITHMS.values()
 
 
 def _whole_work(method: Method, p: int, kept: Sequence[int]) -> Work:

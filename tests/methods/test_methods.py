@@ -24,6 +24,13 @@ def test_only_chita_plus_plus_has_many_stages_by_default() -> None:
     }
 
 
+def test_chita_alone_reads_its_matrix_piece_by_piece() -> None:
+    assert {name for name, method in METHODS.items() if method.streams} == {
+        "chita-bso", "chita-cd", "chita++",
+    }  # fmt: skip
+    assert get_method("chita++", "cd").streams
+
+
 @pytest.mark.parametrize("solver", ["bso", "cd"])
 def test_the_solver_is_the_method_inside_chita_plus_plus(solver: str) -> None:
     method = get_method("chita++", solver)

@@ -8,4 +8,6 @@ from chita.l0.options import Options
 from chita.l0.solve import ALGORITHMS
 from chita.methods.method import Method
 
-CHITA_BSO = Method("chita-bso", "fisher", ALGORITHMS["bso"], options=Options(iterations=5))
+CHITA_BSO = Method(
+    "chita-bso", "fisher", ALGORITHMS["bso"], options=Options(iterations=5), streams=True
+)

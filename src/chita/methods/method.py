@@ -27,6 +27,7 @@ class Method:
         algorithm: the support rule (which weights stay) and the update (what they become).
         stages: how many stages it takes by default.
         options: how its algorithm runs by default.
+        streams: its solver reads A piece by piece, so that it may be spilled or shared.
         memory: (layout, n) -> the bytes it needs beside A, where these are many; float32 assumed.
     """
 
@@ -35,4 +36,5 @@ class Method:
     algorithm: Algorithm
     stages: int = 1
     options: Options = field(default_factory=Options)
+    streams: bool = False
     memory: Callable[[Layout, int], int] = _little
