@@ -80,7 +80,7 @@ def one_by_one(problem: Problem, layout: Layout, device: torch.device) -> float:
     blocks = layout.blocks or []
     middle = blocks[len(blocks) // 2 :][:ALONE]
     start, stop = middle[0][0], middle[-1][1]
-    matrix, w0 = problem.matrix.span(start, stop), problem.w0[start:stop]
+    matrix, w0 = HeldMatrix(problem.matrix.read(start, stop)), problem.w0[start:stop]
     part = Problem(matrix, w0, problem.mu, problem.offset)
     sizes = Layout(tuple(last - first for first, last in middle), layout.block_size)
     each = SupportThenUpdate(iht_support, refine_by_backsolve)

@@ -50,10 +50,6 @@ class GradientMatrix(ABC):
     def columns(self, index: Tensor) -> GradientMatrix:
         """A_S for the columns S = `index`, sorted, as a matrix of its own: a copy."""
 
-    @abstractmethod
-    def span(self, start: int, stop: int) -> GradientMatrix:
-        """The columns [start, stop) as a matrix of this rank's own, without a copy if possible."""
-
     @property
     def gathers_fast(self) -> bool:
         """Whether the columns of a support are read at little more cost than as many in a row."""

@@ -55,7 +55,7 @@ def test_leaves_the_initial_active_set_when_that_pays() -> None:
     assert 19 in reached.support
     assert converged
     first = torch.arange(8)
-    confined = problem.restrict(first, problem.matrix.span(0, 8), x)
+    confined = problem.restrict(first, HeldMatrix(problem.matrix.read(0, 8)), x)
     best, _ = iht_cycles(confined, problem.drop(first, x), options, refine_by_backsolve, Trace(100))
     assert reached.objective < 0.6 * best.objective
 

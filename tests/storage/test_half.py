@@ -25,7 +25,7 @@ def test_entries_are_rounded_once(kind: str) -> None:
     gathered = stored(A, kind).columns(index)
     assert torch.equal(gathered.whole(), found[index])
     assert torch.equal(gathered.columns(torch.arange(0, 500, 7)).whole(), found[index[::7]])
-    assert torch.equal(stored(A, kind).span(5, 90).whole(), found[5:90])
+    assert torch.equal(stored(A, kind).read(5, 90), found[5:90])
 
 
 def test_products_are_those_of_the_rounded_entries_in_full_precision(kind: str) -> None:

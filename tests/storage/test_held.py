@@ -23,9 +23,9 @@ def test_a_matrix_of_no_rows_gives_empty_products() -> None:
     assert matrix.forward(torch.ones(200_000)).shape == (0,)
 
 
-def test_a_span_is_no_copy() -> None:
+def test_what_is_read_is_no_copy() -> None:
     matrix = HeldMatrix(dense().t().contiguous())
-    assert matrix.span(10, 30).whole().data_ptr() == matrix.whole()[10:].data_ptr()
+    assert matrix.read(10, 30).data_ptr() == matrix.whole()[10:].data_ptr()
 
 
 def test_gathers_are_fast_where_columns_lie_together() -> None:

@@ -168,13 +168,8 @@ class FileMatrix(GradientMatrix):
     def _unscaled(self, columns: Tensor) -> Tensor:
         return columns if self._scales is None else columns / self._scales
 
-    def span(self, start: int, stop: int) -> HeldMatrix:
-        return HeldMatrix(
-            self._read(start, stop, torch.empty(stop - start, self.n, dtype=self.dtype))
-        )
-
     def whole(self) -> Tensor:
-        return self.span(0, self.p).stored
+        return self._read(0, self.p, torch.empty(self.p, self.n, dtype=self.dtype))
 
 
 class FileTarget(Target):

@@ -64,9 +64,6 @@ class HalfMatrix(GradientMatrix):
     def columns(self, index: Tensor) -> HalfMatrix:
         return HalfMatrix(self.stored.index_select(0, index), self.scales, self.ranks)
 
-    def span(self, start: int, stop: int) -> HalfMatrix:
-        return HalfMatrix(self.stored[start:stop], self.scales)
-
 
 class HalfTarget(Target):
     """Rows that wait in full precision until there are a few, and are then rounded.

@@ -88,9 +88,6 @@ class HeldMatrix(GradientMatrix):
         stored.index_copy_(0, new, self.stored.index_select(0, wider[new]))
         return HeldMatrix(stored, self.ranks)
 
-    def span(self, start: int, stop: int) -> HeldMatrix:
-        return HeldMatrix(self.stored[start:stop])
-
     def chunks(self, index: Tensor) -> Iterator[Tensor]:
         if len(index) == self.p:
             yield from torch.split(self.stored, CHUNK)

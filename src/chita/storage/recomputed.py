@@ -61,6 +61,3 @@ class RecomputedMatrix(GradientMatrix):
 
     def columns(self, index: Tensor) -> HeldMatrix:
         return HeldMatrix(torch.cat(list(self.chunks(index)) or [self.read(0, 0)]))
-
-    def span(self, start: int, stop: int) -> HeldMatrix:
-        return HeldMatrix(self.read(start, stop))

@@ -25,6 +25,7 @@ from chita.l0.batched_algebra import lower_gram, times
 from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
 from chita.matrix import CHUNK
+from chita.storage import HeldMatrix
 from chita.surgeon.inverse import Inverse, all_blocks, cholesky, require_ridge
 
 FACTOR_ENTRY = 8  # bytes of a float64
@@ -112,7 +113,7 @@ def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
     if len(batch.blocks) > 1:
         return lower_gram(batch.stack(matrix.whole()).to(dtype))
     if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
-        matrix = matrix.span(batch.start, batch.stop)
+        matrix = HeldMatrix(matrix.read(batch.start, batch.stop))
     every = torch.arange(matrix.p, device=matrix.device)
     return matrix.gram(every, dtype)[None]
 
