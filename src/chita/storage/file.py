@@ -16,7 +16,6 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.matrix import GradientMatrix
-from chita.ranks import ALONE, Ranks
 from chita.storage.half import row_scales
 from chita.storage.held import HeldMatrix
 from chita.storage.target import Demand, Place, Target
@@ -105,7 +104,6 @@ class FileMatrix(GradientMatrix):
         device: where products are computed.
         scales: (n,), what the rows of half precision are stored relative to; None for others.
         room: bytes that columns gathered from it may take in memory.
-        ranks: those who share the columns.
     """
 
     def __init__(
@@ -117,9 +115,8 @@ class FileMatrix(GradientMatrix):
         device: torch.device,
         scales: Tensor | None,
         room: int,
-        ranks: Ranks = ALONE,
     ) -> None:
-        super().__init__(sum(rows for _, rows in file.slabs), p, dtype, device, ranks)
+        super().__init__(sum(rows for _, rows in file.slabs), p, dtype, device)
         self.room = room
         self._file, self._scales = file, scales
         self._piece = _Buffer(dtype)
@@ -152,7 +149,7 @@ class FileMatrix(GradientMatrix):
             for chunk in self.chunks(index):
                 stored[done : done + len(chunk)] = chunk
                 done += len(chunk)
-            return HeldMatrix(stored, self.ranks)
+            return HeldMatrix(stored)
         file = SlabFile(self._file.dtype)
         file.append(self.n, (self._unscaled(chunk).cpu() for chunk in self.chunks(index)))
         return FileMatrix(
@@ -162,7 +159,6 @@ class FileMatrix(GradientMatrix):
             device=self.device,
             scales=self._scales,
             room=self.room,
-            ranks=self.ranks,
         )
 
     def _unscaled(self, columns: Tensor) -> Tensor:

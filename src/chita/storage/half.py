@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from chita.matrix import CHUNK, GradientMatrix
-from chita.ranks import ALONE, Ranks
 from chita.storage.target import Demand, Place, Target
 
 LARGEST = 15  # entries are below 2^15 when stored; float16 ends at 65504
@@ -34,12 +33,11 @@ class HalfMatrix(GradientMatrix):
     Args:
         stored: (p, n) bfloat16 or float16; row j is column j of A, over the scales.
         scales: (n,), of the precision that products are computed in.
-        ranks: those who share the columns.
     """
 
-    def __init__(self, stored: Tensor, scales: Tensor, ranks: Ranks = ALONE) -> None:
+    def __init__(self, stored: Tensor, scales: Tensor) -> None:
         p, n = stored.shape
-        super().__init__(n, p, scales.dtype, stored.device, ranks)
+        super().__init__(n, p, scales.dtype, stored.device)
         self.stored, self.scales = stored, scales
 
     @property
@@ -62,7 +60,7 @@ class HalfMatrix(GradientMatrix):
         return stored.to(self.dtype).mul_(self.scales)
 
     def columns(self, index: Tensor) -> HalfMatrix:
-        return HalfMatrix(self.stored.index_select(0, index), self.scales, self.ranks)
+        return HalfMatrix(self.stored.index_select(0, index), self.scales)
 
 
 class HalfTarget(Target):
