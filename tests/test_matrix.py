@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from chita.matrix import CHUNK, GradientMatrix
+from chita.matrix import CHUNK, GradientMatrix, add_lower_gram
 
 from .storage.matrices import EXACT, N, P, dense, numbers, picked, stored
 
@@ -91,3 +91,12 @@ def test_gram_in_float64_of_a_float32_matrix(kind: str) -> None:
     accurate = matrix.gram(index, torch.float64)
     assert accurate.dtype == torch.float64
     torch.testing.assert_close(accurate, exact, rtol=1e-13, atol=1e-11)
+
+
+@pytest.mark.parametrize("shape", [(7, 11), (7, 1), (3, 7, 11), (2, 0, 4), (2, 3, 7, 5)])
+def test_the_lower_triangle_is_added_to_what_there_was(shape: tuple[int, ...]) -> None:
+    x = numbers(*shape)
+    before = numbers(*shape[:-2], shape[-1], shape[-1], seed=1)
+    total = before.clone()
+    add_lower_gram(total, x)
+    torch.testing.assert_close(total.tril(), (before + x.mT @ x).tril())

@@ -20,6 +20,22 @@ CHUNK = 4096  # columns in a piece: enough for BLAS, and no A-sized copy
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
+def add_lower_gram(total: Tensor, x: Tensor) -> None:
+    """Add the lower triangle of x^T x, (..., i, j) to (..., j, j), to `total`.
+
+    In panels, which skip most of the upper triangle; what they leave there means nothing.
+    """
+    size = x.shape[-1]
+    panel = max(1, -(-size // PANELS))
+    for start in range(0, size, panel):
+        stop = min(start + panel, size)
+        left, right, place = x[..., start:stop].mT, x[..., :stop], total[..., start:stop, :stop]
+        if x.ndim == 2:
+            place.addmm_(left, right)  # n x n may be large: without a second panel in memory
+        else:
+            place += left @ right
+
+
 class GradientMatrix(ABC):
     """The n x p matrix A of gradients, column by column.
 
@@ -137,12 +153,8 @@ class GradientMatrix(ABC):
             assert remembered is not None
             return remembered[1]
         total = torch.zeros(self.n, self.n, dtype=dtype, device=self.device)
-        panel = max(1, -(-self.n // PANELS))
         for chunk in self.chunks(index):
-            columns = chunk.to(dtype)
-            for start in range(0, self.n, panel):
-                stop = min(start + panel, self.n)
-                total[start:stop, :stop].addmm_(columns[:, start:stop].t(), columns[:, :stop])
+            add_lower_gram(total, chunk.to(dtype))
         product = self.ranks.sum(total.tril() + total.tril(-1).t())
         self._last_gram = (index, product)
         return product

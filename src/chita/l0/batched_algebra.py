@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.matrix import PANELS
+from chita.matrix import add_lower_gram
 
 
 def times(v: Tensor, matrices: Tensor) -> Tensor:
@@ -18,13 +18,9 @@ def times(v: Tensor, matrices: Tensor) -> Tensor:
 
 
 def lower_gram(x: Tensor) -> Tensor:
-    """The lower triangle of x^T x, (b, i, j) to (b, j, j): panels that skip most of the upper."""
-    size = x.shape[2]
-    product = x.new_zeros(len(x), size, size)
-    panel = -(-size // PANELS)
-    for start in range(0, size, panel):
-        stop = min(start + panel, size)
-        product[:, start:stop, :stop] = x[:, :, start:stop].mT @ x[:, :, :stop]
+    """The lower triangle of x^T x, (b, i, j) to (b, j, j); the upper one means nothing."""
+    product = x.new_zeros(len(x), x.shape[2], x.shape[2])
+    add_lower_gram(product, x)
     return product
 
 
