@@ -2,7 +2,14 @@ import pytest
 import torch
 from torch import nn
 
-from chita.modes import convolution_trials, device_of, differentiable, evaluating, modes_restored
+from chita.modes import (
+    buffers_restored,
+    convolution_trials,
+    device_of,
+    differentiable,
+    evaluating,
+    modes_restored,
+)
 from chita.weights import Weights
 
 
@@ -27,6 +34,17 @@ def test_each_module_gets_its_own_mode_back() -> None:
         model.train()
         assert flags(model) == [True] * 4
     assert flags(model) == [True, True, False, True]
+
+
+def test_batch_norm_forgets_what_it_has_seen() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    model(torch.randn(4, 2))
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with pytest.raises(KeyboardInterrupt), buffers_restored(model):
+        model(torch.randn(4, 2))
+        assert int(model[1].num_batches_tracked) == 2
+        raise KeyboardInterrupt
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
 
 
 def test_gradients_reach_frozen_weights_in_any_mode() -> None:

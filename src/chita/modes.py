@@ -23,6 +23,17 @@ def modes_restored(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def buffers_restored(model: nn.Module) -> Iterator[None]:
+    """Give every buffer, such as batch norm's averages, its values back at the end."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
+
+
+@contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode, so that batch norm mixes no samples; each module's own flag comes back."""
     with modes_restored(model):

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from chita.data.dataset import Images
 from chita.gradual.sparsifier import Sparsifier
-from chita.modes import device_of
+from chita.modes import buffers_restored, device_of
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Step:
 
 
 class CapturedStep:
-    """The same as a CUDA graph; batches of another shape than the first run one kernel at a time.
+    """The same as a CUDA graph, for batches of one shape.
 
     What the sparsifier changes must stay in the tensors that were captured.
 
@@ -113,22 +113,18 @@ class CapturedStep:
         self._graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            before = [buffer.clone() for buffer in step.model.buffers()]
+        with torch.cuda.stream(stream), buffers_restored(step.model):
             for _ in range(WARM_UP):
                 step(self._images, self._labels)
-            for buffer, value in zip(step.model.buffers(), before, strict=True):
-                buffer.copy_(value)  # batch norm has seen nothing yet
         torch.cuda.current_stream().wait_stream(stream)
         step.forget_gradients()
-        with torch.cuda.graph(self._graph, stream=stream):
+        # Other threads, such as one that pins memory, may call CUDA meanwhile.
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._loss = step.forward_backward(self._images, self._labels)
         self._gradients = [parameter.grad for parameter in step.parameters]
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
         """As of `Step`; the loss is overwritten by the next call."""
-        if images.shape != self._images.shape:
-            return self._step(images, labels)
         self._images.copy_(images)
         self._labels.copy_(labels)
         # Somebody may have put others in their place, such as a pruning step.
