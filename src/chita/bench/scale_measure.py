@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, TypeVar
@@ -108,7 +107,7 @@ def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, An
     if case.block_size is not None:
         layout = replace(made.layout, block_size=case.block_size)
         blocks = best_time(lambda: solve(layout), ranks, device)[1]
-    peak = torch.tensor(_peak(device) - before)
+    peak = torch.tensor(peak_memory_bytes(device) - before)
     return {
         "gradients": gradients,
         "solve": seconds,
@@ -163,15 +162,3 @@ def _wait(device: torch.device) -> None:
     """Until all that was asked of a GPU is done."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _peak(device: torch.device) -> int:
-    """The most bytes held so far, by the GPU's allocator or by this process.
-
-    Linux's getrusage counts what the parent held when it made this process; VmHWM does not.
-    """
-    status = Path("/proc/self/status")
-    if device.type == "cuda" or not status.exists():
-        return peak_memory_bytes(device)
-    rows = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    return int(rows["VmHWM"].split()[0]) * 1024
