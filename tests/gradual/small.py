@@ -9,8 +9,7 @@ from torch import nn
 from chita import data
 from chita.data import ImageData, Splits
 from chita.gradual.history import History
-from chita.gradual.recipe import GradualRecipe
-from chita.gradual.trainer import train_sparse
+from chita.gradual import GradualRecipe, train_sparse
 
 RECIPE = GradualRecipe(
     epochs=5,

@@ -88,7 +88,7 @@ def test_any_method_is_exact_and_goes_on_to_the_same_bits(method: str, tmp_path:
             )
         assert EpochFile.done(tmp_path) == (broken_off_in, 5)
         resumed = small_network()
-    again = train(resumed, method=method, out=tmp_path, resume=True)
+    again = train(resumed, method=method, out=str(tmp_path), resume=True)
     assert same(model, resumed)
     assert without_time(again) == without_time(history)
     done = small_network()  # once more, with nothing left to do but the last things

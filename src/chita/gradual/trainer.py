@@ -49,7 +49,7 @@ def train_sparse(
     seed: int = 0,
     device: torch.device | str = "cpu",
     include: Patterns = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> History:
@@ -82,7 +82,7 @@ def train_sparse(
             ranks=ranks,
         )  # fmt: skip
         if out is not None:
-            training.keep_epochs(out, resume=resume)
+            training.keep_epochs(Path(out), resume=resume)
         return training.all_epochs(progress)
 
 
