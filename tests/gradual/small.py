@@ -8,8 +8,8 @@ from torch import nn
 
 from chita import data
 from chita.data import ImageData, Splits
-from chita.gradual.history import History
 from chita.gradual import GradualRecipe, train_sparse
+from chita.gradual.history import History
 
 RECIPE = GradualRecipe(
     epochs=5,
