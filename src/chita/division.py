@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from itertools import pairwise
 
@@ -31,7 +32,7 @@ class Division:
             self.bounds = shares
         else:
             ends = [0, *(stop for _, stop in blocks)]
-            self.bounds = [min(ends, key=lambda end: abs(end - share)) for share in shares]
+            self.bounds = [_nearest(ends, share) for share in shares]
         self.layout = layout
         if ranks.size > 1:
             self.layout = self._own_part(layout)
@@ -61,3 +62,10 @@ class Division:
         """A solution over all columns from the parts of all ranks."""
         support = self.ranks.gather(solution.support + self.columns.start)
         return replace(solution, w=self.ranks.gather(solution.w), support=support)
+
+
+def _nearest(ends: list[int], share: int) -> int:
+    """The nearest to `share` of the ends, which are sorted and begin at 0; the lower of two."""
+    place = bisect_left(ends, share)
+    below, above = ends[max(place - 1, 0)], ends[place]
+    return below if share - below <= above - share else above

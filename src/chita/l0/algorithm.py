@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
@@ -29,7 +30,7 @@ class Layout:
     layers: tuple[int, ...]
     block_size: int | None = None
 
-    @property
+    @cached_property
     def blocks(self) -> list[tuple[int, int]] | None:
         """The blocks [start, stop), none of which crosses a layer; None if there are no blocks."""
         return None if self.block_size is None else cut_blocks(self.layers, self.block_size)
