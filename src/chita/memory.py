@@ -11,9 +11,7 @@ from chita.errors import ChitaError
 from chita.l0.algorithm import Layout
 from chita.methods.method import Method
 from chita.resident import resident_bytes
-from chita.sizes import format_bytes
-
-ENTRY = 4  # bytes of a float32
+from chita.sizes import ENTRY, format_bytes
 
 
 def check_memory(

@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Numbers of bytes: those of an entry, and how people write them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from numbers import Integral
 from typing import Any
 
 from chita.errors import ChitaError
+
+ENTRY = 4  # of a float32, in which A is stored unless its model is in float64
+FACTOR_ENTRY = 8  # of a float64, in which systems are factorised
 
 UNITS = {
     "": 1,

@@ -17,11 +17,11 @@ from chita.l0.solve import ALGORITHMS
 from chita.memory import check_memory
 from chita.methods import Method
 from chita.ranks import Ranks
+from chita.sizes import ENTRY
 from chita.storage.plan import Planner, Work, hold
 from chita.storage.target import Store
 
 SOLVES = 8  # a stage with ridge="auto" tries about so many
-ENTRY = 4  # bytes of a float32
 
 
 def check_store(

@@ -20,11 +20,11 @@ from chita.division import Division
 from chita.gradients import gradient_matrix
 from chita.l0.algorithm import Layout
 from chita.ranks import Ranks
+from chita.sizes import ENTRY
 from chita.storage import HeldTarget, SharedTarget, Store
 from chita.train import initialise
 from chita.weights import Weights
 
-ENTRY = 4  # bytes of a float32
 WORKSPACE = 1.5  # what a run needs, as a multiple of A
 IMAGES = {
     "mlpnet": (1, 28, 28),

@@ -25,10 +25,9 @@ from chita.l0.batched_algebra import lower_gram, times
 from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
 from chita.matrix import CHUNK
+from chita.sizes import FACTOR_ENTRY
 from chita.storage import HeldMatrix
 from chita.surgeon.inverse import Inverse, all_blocks, cholesky, require_ridge
-
-FACTOR_ENTRY = 8  # bytes of a float64
 
 
 class RowByRow:

@@ -26,12 +26,12 @@ from chita.l0.blocks import solve_blocks
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import CHUNK, GradientMatrix
+from chita.sizes import ENTRY, FACTOR_ENTRY
 from chita.surgeon.inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.surgeon.matrix_free import explained
 
 ROUND = 512  # removals in a round at most
 CANDIDATES = 2048  # weights among which a round chooses
-ENTRY, FACTOR_ENTRY = 4, 8  # bytes of a float32 and a float64
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from chita.l0.algorithm import Layout
 from chita.l0.batched_algebra import times
 from chita.l0.block_batch import BlockBatch
 from chita.l0.problem import Problem
+from chita.sizes import ENTRY
 from chita.surgeon.inverse import all_blocks, cholesky, require_ridge
-
-ENTRY = 4  # bytes of a float32
 
 
 @dataclass(frozen=True)
