@@ -15,8 +15,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 demo: $(VENV)/installed
 	$(BIN)/chita demo
 
+# One worker for each core, and one thread for each worker: small tests gain nothing from more.
 test: check
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
 check: $(VENV)/installed
 	$(BIN)/ruff format --check .
