@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,7 @@ def _run(
     rank: int, size: int, folder: str, work: Callable[..., Any], args: tuple[Any, ...]
 ) -> None:
     torch.set_num_threads(1)
+    faulthandler.dump_traceback_later(TIME - 10)  # where it hangs, if it does
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=rank, world_size=size)
     try:
         outcome = work(rank, *args)

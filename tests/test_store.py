@@ -107,9 +107,7 @@ def test_half_of_a_float64_model_is_read_as_float64(monkeypatch: pytest.MonkeyPa
 
 def test_rivals_need_a_in_memory() -> None:
     batches = cut(points(60), 10)
-    with pytest.raises(
-        ChitaError, match=r"obd .* needs 8\.64 KB, memory=1 MB leaves 0 B"
-    ):
+    with pytest.raises(ChitaError, match=r"obd .* needs 8\.64 KB, memory=1 MB leaves 0 B"):
         prune_quietly(tiny(), batches, method="obd", memory="1MB")
     prune_quietly(tiny(), batches, method="obd", memory="100GB")
     with pytest.raises(ChitaError, match=r"storage must be 'float32' for method 'obd', got"):

@@ -36,8 +36,12 @@ def joined_ranks() -> Iterator[Ranks]:
         yield ALONE
         return
     # A group of our own: closing it leaves the user's as it was.
-    ranks = ProcessRanks(dist.new_group(timeout=TIMEOUT))
     try:
+        ranks = ProcessRanks(dist.new_group(timeout=TIMEOUT))
+    except RuntimeError as error:
+        raise ChitaError(_silence(error)) from error
+    try:
+        ranks.total(0)  # none goes on, and perhaps away, while others are still connecting
         yield ranks
     except BaseException as error:
         ranks.tell(error)
