@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from time import perf_counter
 
 import torch
 from torch import Tensor
 
+from chita.bench.clock import timed
 from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.l0.iht import refine_by_backsolve
 from chita.l0.problem import Problem
@@ -58,9 +58,9 @@ def main() -> None:
     held = peak_bytes(device)
     whole, bound = [], []
     for _ in range(arguments.repeat):
-        whole.append(timed(lambda: solve(problem, layout), device))
+        whole.append(timed(lambda: solve(problem, layout), device)[1])
         peak = peak_bytes(device)
-        bound.append(timed(lambda: gram_products(problem, layout), device))
+        bound.append(timed(lambda: gram_products(problem, layout), device)[1])
     print(f"solve in batches  {min(whole):8.3f} s   (first {whole[0]:.3f} s)")
     print(f"Gram products     {min(bound):8.3f} s   ratio {min(whole) / min(bound):.2f}")
     print(f"one by one        {one_by_one(problem, layout, device):8.3f} s   (in proportion)")
@@ -84,7 +84,7 @@ def one_by_one(problem: Problem, layout: Layout, device: torch.device) -> float:
     part = Problem(matrix, w0, problem.mu, problem.offset)
     sizes = Layout(tuple(last - first for first, last in middle), layout.block_size)
     each = SupportThenUpdate(iht_support, refine_by_backsolve)
-    return timed(lambda: solve(part, sizes, each), device) * len(blocks) / len(middle)
+    return timed(lambda: solve(part, sizes, each), device)[1] * len(blocks) / len(middle)
 
 
 @torch.no_grad()
@@ -137,17 +137,6 @@ def peak_bytes(device: torch.device) -> int:
     peak = torch.cuda.max_memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
     return peak
-
-
-def timed(run: Task, device: torch.device) -> float:
-    """The seconds one run takes."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = perf_counter()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
 
 import torch
 from rich.console import Console
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.batches import SampleStream
+from chita.bench.clock import timed
 from chita.gradients import gradient_matrix
 from chita.weights import Weights
 from chita.zoo import NETWORKS
@@ -75,9 +75,9 @@ def measure(
     best: dict[str, float] = {}
     for _ in range(TURNS):
         for task, run in tasks.items():
-            best[task] = min(best.get(task, float("inf")), timed(run, device))
+            best[task] = min(best.get(task, float("inf")), timed(run, device)[1])
         for size in PLAIN_BATCHES:
-            seconds = timed(partial(plain_pass, model, images, labels, size), device)
+            _, seconds = timed(partial(plain_pass, model, images, labels, size), device)
             best["plain"] = min(best.get("plain", float("inf")), seconds)
     return best
 
@@ -88,17 +88,6 @@ def plain_pass(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> N
         part = slice(start, start + size)
         loss = functional.cross_entropy(model(images[part]), labels[part])
         torch.autograd.grad(loss, list(model.parameters()))
-
-
-def timed(run: Callable[[], object], device: torch.device) -> float:
-    """The seconds one run takes."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = perf_counter()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

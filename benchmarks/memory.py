@@ -144,7 +144,7 @@ def compare(one: Path, other: Path) -> None:
     import torch
 
     first, second = (
-        torch.cat([weight.flatten() for weight in torch.load(path).values()])
+        torch.cat([weight.flatten() for weight in torch.load(path, weights_only=True).values()])
         for path in (one, other)
     )
     both = (first != 0) & (second != 0)

@@ -92,9 +92,12 @@ def main() -> None:
 def report(folder: Path, samples: int) -> None:
     print("method     ranks  support  weights   objective      A/N MB  grown/(A/N)  seconds")
     for method in METHODS:
-        alone = torch.load(folder / f"{method}-1-0.pt")
+        alone = torch.load(folder / f"{method}-1-0.pt", weights_only=True)
         for size in (1, 2, 4):
-            ranks = [torch.load(folder / f"{method}-{size}-{rank}.pt") for rank in range(size)]
+            ranks = [
+                torch.load(folder / f"{method}-{size}-{rank}.pt", weights_only=True)
+                for rank in range(size)
+            ]
             assert all(torch.equal(other["w"], ranks[0]["w"]) for other in ranks)
             w, w0 = ranks[0]["w"], alone["w"]
             both = (w != 0) & (w0 != 0)

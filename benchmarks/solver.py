@@ -16,13 +16,13 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
 from chita.batches import SampleStream
+from chita.bench.clock import timed
 from chita.checkpoint import load_checkpoint
 from chita.gradients import gradient_matrix
 from chita.l0.backsolve import backsolve
@@ -176,19 +176,8 @@ def whole(rows: int, device: torch.device) -> Item:
 
 def measure(item: Item, repeat: int, device: torch.device) -> tuple[float, float]:
     """The seconds of the task and of its bound, taken in turn; the least of all turns."""
-    pairs = [(timed(item.task, device), timed(item.bound, device)) for _ in range(repeat)]
+    pairs = [(timed(item.task, device)[1], timed(item.bound, device)[1]) for _ in range(repeat)]
     return min(task for task, _ in pairs), min(bound for _, bound in pairs)
-
-
-def timed(run: Task, device: torch.device) -> float:
-    """The seconds one run takes."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    start = perf_counter()
-    run()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def on_ranks(size: int, work: Callable[..., Any], *args: Any) -> list[Any]:
         for process in hung:
             process.kill()
         assert not hung, f"{len(hung)} ranks hang"
+        # Exceptions are among the outcomes; the files were written right here.
         return [
             torch.load(file, weights_only=False) if file.exists() else process.exitcode
             for file, process in zip(_files(folder, size), processes, strict=True)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from chita.bench import scale_measure
+from chita.bench import clock, scale_measure
 from chita.bench.scale_case import Case
 from chita.bench.scale_measure import RUNS, best_time, measure
 from chita.errors import ChitaError
@@ -35,15 +35,15 @@ def test_a_network_in_blocks() -> None:
 
 def test_the_best_of_a_few_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    clock = iter([0.0, 9.0, 10.0, 12.0, 20.0, 24.0])  # runs of 9, 2 and 4 seconds
-    monkeypatch.setattr(scale_measure, "perf_counter", lambda: next(clock))
+    ticks = iter([0.0, 9.0, 10.0, 12.0, 20.0, 24.0])  # runs of 9, 2 and 4 seconds
+    monkeypatch.setattr(clock, "perf_counter", lambda: next(ticks))
     result, seconds = best_time(lambda: calls.append(0) or len(calls), ALONE, CPU)
     assert (result, seconds) == (RUNS, 2.0)
 
 
 def test_what_takes_long_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 30.0])
-    monkeypatch.setattr(scale_measure, "perf_counter", lambda: next(clock))
+    ticks = iter([0.0, 30.0])
+    monkeypatch.setattr(clock, "perf_counter", lambda: next(ticks))
     assert best_time(lambda: "done", ALONE, CPU) == ("done", 30.0)
 
 

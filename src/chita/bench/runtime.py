@@ -10,7 +10,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +17,7 @@ import torch
 from chita.bench import paper
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
+from chita.bench.clock import timed
 from chita.bench.contenders import Contender, as_published, contenders
 from chita.bench.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.bench.pose import Posed, pose_subject
@@ -106,23 +106,14 @@ def measure(solve: Callable[[], Solution], *, repeats: int, device: torch.device
     """The median time of a solve, the times it was run, and the objective it reached."""
     seconds: list[float] = []
     while len(seconds) < repeats and sum(seconds) < LONG:
-        _wait(device)
-        began = perf_counter()
-        solution = solve()
-        _wait(device)
-        seconds.append(perf_counter() - began)
+        solution, taken = timed(solve, device)
+        seconds.append(taken)
     return {
         "seconds": statistics.median(seconds),
         "runs": len(seconds),
         "objective": solution.objective,
         "threads": torch.get_num_threads(),
     }
-
-
-def _wait(device: torch.device) -> None:
-    """Until all that was asked of a GPU is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def _row(record: Record, reference: dict[str, float]) -> Row:

@@ -12,13 +12,13 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from chita.bench.clock import timed
 from chita.bench.scale_case import Case, make
 from chita.distributed import joined_ranks
 from chita.errors import ChitaError
@@ -150,15 +150,8 @@ def best_time(
     seconds: list[float] = []
     while len(seconds) < RUNS and sum(seconds) < LONG:
         results.clear()  # two matrices may not fit
-        _wait(device)
-        began = perf_counter()
-        results.append(work())
-        _wait(device)
-        seconds.append(float(ranks.max(torch.tensor(perf_counter() - began))))
+        result, taken = timed(work, device)
+        results.append(result)
+        del result
+        seconds.append(float(ranks.max(torch.tensor(taken))))
     return results[0], min(seconds)
-
-
-def _wait(device: torch.device) -> None:
-    """Until all that was asked of a GPU is done."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
