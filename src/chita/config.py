@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from chita.errors import ChitaError
 from chita.methods import Method, get_method
+from chita.metric import METRICS
 from chita.schedule import sparsities
 from chita.sizes import parse_bytes
 
@@ -37,6 +38,7 @@ class PruneConfig:
     iterations: int | None = None
     continuation: int = 0
     block_size: int | None = None
+    metric: str = "plain"
     include: Sequence[str] | str | None = None
     exclude: Sequence[str] | str | None = None
     seed: int = 0
@@ -59,6 +61,7 @@ class PruneConfig:
         for name in ("include", "exclude"):
             what = "a glob pattern of parameter names, or several"
             _require(name, getattr(self, name), _are_patterns, what)
+        _require("metric", self.metric, METRICS.__contains__, f"one of {list(METRICS)}")
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._make_plain()

@@ -25,6 +25,7 @@ from chita.l0.algorithm import Layout
 from chita.l0.problem import Problem
 from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
+from chita.metric import METRICS, Shape
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
 from chita.resident import peak_memory_bytes
@@ -32,6 +33,7 @@ from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run, fingerprint
 from chita.ridge import Choice, RidgeSearch
 from chita.storage import HeldMatrix, SharedTarget, Store
+from chita.storage.scaled import ScaledMatrix
 from chita.store import check_store, pick_store
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
@@ -253,11 +255,23 @@ class Run:
         alpha = 1 / config.batch if config.first_order else 0.0
         start = self.division.part(w0).to(matrix.dtype)
 
+        scale: Tensor | None = None
+        A = matrix
+        if config.metric != "plain":
+            shape = Shape(
+                tuple(w.parameter.numel() for w in self.weights),
+                tuple(len(w.parameter) for w in self.weights),
+            )
+            scale = METRICS[config.metric](matrix, start, shape)
+            A, start = ScaledMatrix(matrix, scale), start * scale
+
         def solve(ridge: float) -> Solution:
-            problem = Problem.build(matrix, start, lam=ridge, alpha=alpha)
+            problem = Problem.build(A, start, lam=ridge, alpha=alpha)
             part = solve_problem(
                 problem, k, self.method.algorithm, options=options, layout=self.division.layout
             )
+            if scale is not None:
+                part = replace(part, w=part.w / scale)
             return self.division.whole(part)
 
         def held_out_loss(w: Tensor) -> float:
