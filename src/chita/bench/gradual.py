@@ -25,7 +25,7 @@ from chita.gradual.trainer import train_sparse
 
 Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of the method
 
-# One Fisher matrix for all, with the samples of the paper's MobileNetV1 and its blocks; every method
+# One Fisher matrix for all, with the samples of the paper's MobileNetV1 and its blocks; each method
 # picks its lambda by the held-out loss at each pruning step.
 FISHER = {"samples": 1000, "batch": 16, "block_size": 2000}
 SETTINGS: Settings = dict.fromkeys(("chita-bso", "chita++", "woodfisher", "m-fac"), FISHER)

@@ -58,6 +58,3 @@ class ScaledMatrix(GradientMatrix):
     def widen(self, part: GradientMatrix, index: Tensor, wider: Tensor) -> ScaledMatrix:
         assert isinstance(part, ScaledMatrix)
         return ScaledMatrix(self.inner.widen(part.inner, index, wider), self.scale[wider])
-
-    def span(self, start: int, stop: int) -> ScaledMatrix:
-        return ScaledMatrix(self.inner.span(start, stop), self.scale[start:stop])
