@@ -48,19 +48,19 @@ def fisher(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
 
 def by_layer(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
     """D = 1 over the root mean square of the layer's weights."""
-    return torch.cat([_relative(part[None]) for part in w0.split(list(shape.layers))])
+    return torch.cat([_relative(part[None]) for part in torch.split(w0, list(shape.layers))])
 
 
 def by_channel(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
     """D = 1 over the root mean square of the weights of the output channel."""
-    parts = zip(w0.split(list(shape.layers)), shape.channels, strict=True)
+    parts = zip(torch.split(w0, list(shape.layers)), shape.channels, strict=True)
     return torch.cat([_relative(part.view(channels, -1)) for part, channels in parts])
 
 
 def lamp(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
     """D such that |D w0|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all w_j^2 of
     the layer with |w_j| >= |w_i|."""
-    return torch.cat([_lamp(part) for part in w0.split(list(shape.layers))])
+    return torch.cat([_lamp(part) for part in torch.split(w0, list(shape.layers))])
 
 
 Metric = Callable[[GradientMatrix, Tensor, Shape], Tensor]
