@@ -28,7 +28,12 @@ Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of th
 # One Fisher matrix for all, with the samples of the paper's MobileNetV1 and its blocks; each method
 # picks its lambda by the held-out loss at each pruning step.
 FISHER = {"samples": 1000, "batch": 16, "block_size": 2000}
-SETTINGS: Settings = dict.fromkeys(("chita-bso", "chita++", "woodfisher", "m-fac"), FISHER)
+SETTINGS: Settings = {
+    "chita-bso": {**FISHER, "metric": "fisher"},
+    "chita++": {**FISHER, "metric": "fisher"},
+    "woodfisher": FISHER,
+    "m-fac": FISHER,
+}
 QUICK_FISHER = {"samples": 200, "batch": 1, "ridge": 1e-3}
 QUICK_SETTINGS: Settings = {
     "chita-bso": {**QUICK_FISHER, "first_order": False},

@@ -138,12 +138,20 @@ def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
     """The step as a graph where the batch is on a GPU and the graph can be captured."""
     if not images.is_cuda:
         return step
-    stream = torch.cuda.current_stream()
+    stream, random = torch.cuda.current_stream(), _random(images.device)
+    spare = random.clone_state()
     try:
         return CapturedStep(step, images, labels)
     except RuntimeError as error:
         logger.warning("steps run without a CUDA graph, which is slower: %s", error)
         torch.cuda.set_stream(stream)  # a capture that failed leaves its own
+        random.graphsafe_set_state(spare)  # and the random numbers waiting for its end
         torch.cuda.synchronize()
         step.forget_gradients()
         return step
+
+
+def _random(place: torch.device) -> torch.Generator:
+    """What a GPU draws dropout from."""
+    number = torch.cuda.current_device() if place.index is None else place.index
+    return torch.cuda.default_generators[number]
