@@ -19,6 +19,9 @@ from chita.l0.solve import Solution
 HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
 MIDDLE = -4  # lambda = 0.01, where the first stage starts to look
 
+Solve = Callable[[float], Solution]  # lambda -> the solution of the stage
+HeldOutLoss = Callable[[Tensor], float]  # weights (p,) -> the true loss on the held-out samples
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -28,48 +31,48 @@ class Choice:
     ridge: float
     held_out_loss: float | None
 
+    @property
+    def rank(self) -> float:
+        """What choices are compared by, the least first: a loss that is no number comes last."""
+        loss = self.held_out_loss
+        return math.inf if loss is None or math.isnan(loss) else loss
+
 
 class RidgeSearch:
     """The search for lambda over the stages of one run.
+
+    Args:
+        given: the only lambda to try, if there is one.
 
     Attributes:
         last: what the last stage chose, in half-decades: all that the next one goes by.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: float | None = None) -> None:
+        self.given = given
         self.last: int | None = None
 
-    def choose(
-        self, solve: Callable[[float], Solution], held_out_loss: Callable[[Tensor], float]
-    ) -> Choice:
+    def choose(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
         """The best of this stage's candidates.
-
-        Args:
-            solve: lambda -> the solution of the stage.
-            held_out_loss: weights (p,) -> the true loss on the held-out samples.
 
         Raises:
             ChitaError: the held-out loss is finite for no candidate.
         """
+        if self.given is not None:
+            return _try(self.given, solve, held_out_loss)
         tried: dict[int, Choice] = {}
 
-        def loss(step: int) -> float:
+        def rank(step: int) -> float:
             if step not in tried:
-                solution = solve(10 ** (step / 2))
-                tried[step] = Choice(solution, 10 ** (step / 2), held_out_loss(solution.w))
-            return _no_nan(tried[step].held_out_loss)
+                tried[step] = _try(10 ** (step / 2), solve, held_out_loss)
+            return tried[step].rank
 
-        def downhill(here: int, stride: int) -> int:
-            near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
-            best = min(near, key=loss)  # the first, which is here, wins ties
-            return here if best == here else downhill(best, stride)
-
-        here = downhill(MIDDLE, 2) if self.last is None else self.last
-        if math.isinf(loss(here)):
-            here = min(HALF_DECADES[::2], key=loss)
-        here = downhill(here, 1)
+        here = _downhill(rank, MIDDLE, 2) if self.last is None else self.last
+        if math.isinf(rank(here)):
+            here = min(HALF_DECADES[::2], key=rank)
+        here = _downhill(rank, here, 1)
         choice = tried[here]
-        if math.isinf(loss(here)):
+        if math.isinf(choice.rank):
             raise ChitaError(
                 f"ridge='auto': the held-out loss is {choice.held_out_loss} for every ridge that "
                 "was tried; the data must be finite, or give ridge a number"
@@ -77,6 +80,25 @@ class RidgeSearch:
         self.last = here
         return choice
 
+    def again(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+        """With the lambda of the last choice; a search if there was none."""
+        if self.given is None and self.last is None:
+            return self.choose(solve, held_out_loss)
+        ridge = self.given if self.last is None else 10 ** (self.last / 2)
+        assert ridge is not None
+        return _try(ridge, solve, held_out_loss)
 
-def _no_nan(loss: float | None) -> float:
-    return math.inf if loss is None or math.isnan(loss) else loss
+
+def _try(ridge: float, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+    solution = solve(ridge)
+    return Choice(solution, ridge, held_out_loss(solution.w))
+
+
+def _downhill(rank: Callable[[int], float], here: int, stride: int) -> int:
+    """Where no neighbour on the grid is better."""
+    while True:
+        near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
+        best = min(near, key=rank)  # the first, which is here, wins ties
+        if best == here:
+            return here
+        here = best

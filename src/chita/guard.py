@@ -1,0 +1,216 @@
+"""Guarded stages: what a stage does is chosen among a few candidates by the true loss.
+
+The quadratic model knows neither how far it holds nor whether the scale of a weight means anything.
+So the form of a stage's problem (the metric, blocks, the first-order term), its lambda and how far
+to go along the displacement are settled by the loss on held-out samples: forward passes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from chita.l0.solve import Solution
+from chita.ridge import Choice, HeldOutLoss, RidgeSearch
+
+STEPS = (0.5, 0.0)  # shares of the displacement to try beside all of it; 0 is the mask alone
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the problem of a stage is posed.
+
+    Attributes:
+        metric: in METRICS.
+        block_size: of blocks; None for one problem over all columns.
+        first_order: whether it has the first-order term.
+    """
+
+    metric: str
+    block_size: int | None
+    first_order: bool
+
+    def __str__(self) -> str:
+        blocks = "no blocks" if self.block_size is None else f"blocks of {self.block_size}"
+        term = "with" if self.first_order else "without"
+        return f"{self.metric} metric, {blocks}, {term} the first-order term"
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The forms to choose from: every combination of these, the first of each at the start."""
+
+    metrics: Sequence[str]
+    block_sizes: Sequence[int | None]
+    first_order: Sequence[bool]
+
+    @property
+    def first(self) -> Form:
+        return Form(self.metrics[0], self.block_sizes[0], self.first_order[0])
+
+    def kinds_beside(self, form: Form) -> list[list[Form]]:
+        """Those that differ in the metric alone, in blocks alone, in the first-order term alone."""
+        return [
+            [replace(form, metric=m) for m in self.metrics if m != form.metric],
+            [replace(form, block_size=b) for b in self.block_sizes if b != form.block_size],
+            [replace(form, first_order=f) for f in self.first_order if f != form.first_order],
+        ]
+
+    def beside(self, form: Form) -> list[Form]:
+        """Those that differ in one thing."""
+        return [other for kind in self.kinds_beside(form) for other in kind]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate and its held-out loss; `step` is the share of the displacement."""
+
+    form: Form
+    ridge: float
+    step: float
+    loss: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": self.loss}
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """What a stage does: the choice, its form and step, and all that was tried for it."""
+
+    choice: Choice
+    form: Form
+    step: float
+    trials: list[Trial]
+
+    @property
+    def why(self) -> str:
+        """In words."""
+        what = f"{self.form}, lambda = {self.choice.ridge:.2g}"
+        if self.step < 1:
+            what += ", mask alone" if self.step == 0 else f", {self.step:.0%} of the displacement"
+        masks = [trial.loss for trial in self.trials if trial.step == 0 and trial.loss is not None]
+        alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
+        loss = self.choice.held_out_loss
+        return f"{what}: held-out loss {loss:.4g}, the least of {len(self.trials)}{alone}"
+
+
+SolveForm = Callable[[Form, float], Solution]  # form and lambda -> the solution of the stage
+Still = Callable[[Solution], Tensor]  # w0 on the support of a solution, zero elsewhere
+
+
+class Guard:
+    """The choices of one run, stage by stage.
+
+    The first stage looks at each kind of form in turn. Later ones keep the form of the stage before
+    and try one that differs in one thing, another one each time.
+
+    Args:
+        forms: to choose from.
+        ridge: the lambda given, or None to search for it.
+    """
+
+    def __init__(self, forms: Forms, ridge: float | None = None) -> None:
+        self.forms, self._ridge = forms, ridge
+        self._form: Form | None = None
+        self._searches: dict[Form, RidgeSearch] = {}
+        self._turn = 0
+
+    def choose(
+        self, solve: SolveForm, still: Still, held_out_loss: HeldOutLoss, scout: HeldOutLoss
+    ) -> Guarded:
+        """The best of this stage's candidates.
+
+        Args:
+            solve: gives the solution of the stage.
+            still: gives w0 on its support.
+            held_out_loss: the true loss.
+            scout: the same on fewer samples, to tell one form from another for the first time.
+        """
+        trials: list[Trial] = []
+        if self._form is None:
+            self._form = self._first_form(solve, scout)
+        form = self._form
+        choice = self._search(form).choose(*_watched(form, solve, held_out_loss, trials))
+        if rivals := self.forms.beside(form):
+            rival = rivals[self._turn % len(rivals)]
+            self._turn += 1
+            search = self._search(rival)
+            if self._ridge is None and search.last is None:
+                search.choose(*_watched(rival, solve, scout, []))
+            other = search.again(*_watched(rival, solve, held_out_loss, trials))
+            if other.rank < choice.rank:
+                choice, form = other, rival
+        self._form = form
+        choice, step = _best_step(form, choice, still(choice.solution), held_out_loss, trials)
+        return Guarded(choice, form, step, trials)
+
+    def _first_form(self, solve: SolveForm, scout: HeldOutLoss) -> Form:
+        """One kind of form after the other, the best of each kept."""
+
+        def rank(form: Form) -> float:
+            return self._search(form).choose(*_watched(form, solve, scout, [])).rank
+
+        best = self.forms.first
+        kinds = len(self.forms.kinds_beside(best))
+        if not self.forms.beside(best):
+            return best
+        least = rank(best)
+        for kind in range(kinds):
+            ranks = {form: rank(form) for form in self.forms.kinds_beside(best)[kind]}
+            for form, found in ranks.items():
+                if found < least:
+                    best, least = form, found
+        return best
+
+    def _search(self, form: Form) -> RidgeSearch:
+        return self._searches.setdefault(form, RidgeSearch(self._ridge))
+
+    def state(self) -> dict[str, Any]:
+        """What the next stage goes by, ready for JSON."""
+        return {
+            "form": None if self._form is None else asdict(self._form),
+            "turn": self._turn,
+            "ridges": [[asdict(form), search.last] for form, search in self._searches.items()],
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._form = None if state["form"] is None else Form(**state["form"])
+        self._turn = state["turn"]
+        for form, last in state["ridges"]:
+            self._search(Form(**form)).last = last
+
+
+def _watched(
+    form: Form, solve: SolveForm, held_out_loss: HeldOutLoss, trials: list[Trial]
+) -> tuple[Callable[[float], Solution], HeldOutLoss]:
+    """The solver and the loss for one form; what is tried goes into `trials`."""
+    ridges: list[float] = []
+
+    def solve_form(ridge: float) -> Solution:
+        ridges.append(ridge)
+        return solve(form, ridge)
+
+    def loss(w: Tensor) -> float:
+        found = held_out_loss(w)
+        trials.append(Trial(form, ridges[-1], 1.0, found))
+        return found
+
+    return solve_form, loss
+
+
+def _best_step(
+    form: Form, choice: Choice, still: Tensor, held_out_loss: HeldOutLoss, trials: list[Trial]
+) -> tuple[Choice, float]:
+    """The best point between the masked weights and the solution, and the share of the way."""
+    best, share = choice, 1.0
+    for step in STEPS:
+        w = still + step * (choice.solution.w - still)
+        found = Choice(replace(choice.solution, w=w), choice.ridge, held_out_loss(w))
+        trials.append(Trial(form, choice.ridge, step, found.held_out_loss))
+        if found.rank < best.rank:
+            best, share = found, step
+    return best, share
