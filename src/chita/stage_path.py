@@ -1,6 +1,6 @@
 """The stages of a guarded run, decided as it goes: small steps of sparsity where the loss rises.
 
-Where the loss does not rise a stage goes twice as far as an even walk would, and the stages so saved
+Where the loss does not rise a stage goes twice as far as an even walk would, and the stages saved
 make the steps smaller where it does. All stages are used, and the last ends at the target.
 """
 
