@@ -35,7 +35,7 @@ def test_the_tiles_of_largest_norm_are_kept_whole(seed: int, k: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 5), st.integers(0, 5))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 def test_the_first_breaking_point_is_the_one_of_a_fine_scan(
     seed: int, count: int, zeros: int
 ) -> None:

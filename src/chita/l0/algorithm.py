@@ -26,15 +26,19 @@ class Layout:
     Attributes:
         layers: the number of weights in each layer, in the order of the columns.
         block_size: B_size of the paper; None for one problem over all columns.
+        units: weights in a row, for each layer, that no block may cut; None for single ones.
     """
 
     layers: tuple[int, ...]
     block_size: int | None = None
+    units: tuple[int, ...] | None = None
 
     @cached_property
     def blocks(self) -> list[tuple[int, int]] | None:
         """The blocks [start, stop), none of which crosses a layer; None if there are no blocks."""
-        return None if self.block_size is None else cut_blocks(self.layers, self.block_size)
+        if self.block_size is None:
+            return None
+        return cut_blocks(self.layers, self.block_size, self.units)
 
 
 def begin(problem: Problem, k: int, trace: Trace) -> Iterate:

@@ -33,21 +33,24 @@ BatchSolver = Callable[[BatchedProblem, BatchedPoint, Trace], BatchedSolution]
 BlockSolver = Callable[[Problem, Iterate, Trace], tuple[Iterate, bool]]
 
 
-def cut_blocks(layers: Sequence[int], block_size: int) -> list[tuple[int, int]]:
+def cut_blocks(
+    layers: Sequence[int], block_size: int, units: Sequence[int] | None = None
+) -> list[tuple[int, int]]:
     """The blocks [start, stop): each layer cut evenly into parts of at most `block_size` weights.
 
-    Where they are not all equal, those with one weight more come first: equal ones lie together.
+    Where they are not all equal, those with one unit more come first: equal ones lie together.
 
     Args:
         layers: the number of weights in each layer, in the order of the columns.
         block_size: B_size of the paper.
+        units: of each layer, that are not cut even if they are larger; single weights by default.
     """
     blocks = []
     start = 0
-    for size in layers:
-        parts = -(-size // block_size)
-        least, larger = divmod(size, parts)
-        bounds = [start + least * i + min(i, larger) for i in range(parts + 1)]
+    for size, unit in zip(layers, units or [1] * len(layers), strict=True):
+        parts = -(-size // (max(block_size // unit, 1) * unit))
+        least, larger = divmod(size // unit, parts)
+        bounds = [start + unit * (least * i + min(i, larger)) for i in range(parts + 1)]
         blocks += list(pairwise(bounds))
         start += size
     return blocks
