@@ -31,6 +31,7 @@ from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
 from chita.launch import first_rank_first, resumable
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
+from chita.pattern import read_sparsity
 from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import layer_table, summary_table
@@ -86,7 +87,15 @@ def prune_command(
         typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
     ] = None,
     val_split: ValSplit = None,
-    sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
+    sparsity: Annotated[
+        str, typer.Option(help="Share of the weights to set to zero, or N:M such as 2:4.")
+    ] = "0.9",
+    pattern: Annotated[
+        str | None, typer.Option(help="Tiles of outputs x inputs to keep or drop, such as 4x1.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where the pattern does not divide a weight.")
+    ] = False,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita++",
     solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
     stages: Annotated[
@@ -137,8 +146,11 @@ def prune_command(
 ) -> None:
     """Prune a trained network and say what is left of its accuracy."""
     known = zoo.get(network)
+    share, pattern = read_sparsity(_parse_sparsity(sparsity), pattern)
     arguments: dict[str, Any] = {
-        "sparsity": sparsity,
+        "sparsity": share,
+        "pattern": pattern,
+        "strict": strict,
         "method": method,
         "solver": solver,
         "samples": samples,
@@ -264,6 +276,15 @@ def _parse_ridge(ridge: str) -> float | str:
         return ridge if ridge == "auto" else float(ridge)
     except ValueError:
         raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
+
+
+def _parse_sparsity(sparsity: str) -> float | str:
+    try:
+        return sparsity if ":" in sparsity else float(sparsity)
+    except ValueError:
+        raise ChitaError(
+            f"sparsity must be a number in [0, 1), or N:M such as 2:4, got {sparsity!r}"
+        ) from None
 
 
 def _stderr() -> Console:

@@ -9,8 +9,9 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 from chita.errors import ChitaError
-from chita.methods import Method, get_method
+from chita.methods import METHODS, Method, get_method
 from chita.metric import METRICS
+from chita.pattern import NM, Pattern, parse_pattern
 from chita.schedule import sparsities
 from chita.sizes import parse_bytes
 
@@ -39,6 +40,8 @@ class PruneConfig:
     continuation: int = 0
     block_size: int | None = None
     metric: str = "plain"
+    pattern: str | None = None
+    strict: bool = False
     include: Sequence[str] | str | None = None
     exclude: Sequence[str] | str | None = None
     seed: int = 0
@@ -64,6 +67,8 @@ class PruneConfig:
         _require("metric", self.metric, METRICS.__contains__, f"one of {list(METRICS)}")
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
+        if self.pattern is not None:
+            self._check_pattern(parse_pattern(self.pattern))
         self._make_plain()
         self.resolve_method()
         self.plan()
@@ -77,6 +82,19 @@ class PruneConfig:
                 object.__setattr__(self, name, int(value))
             elif isinstance(value, Real) and not isinstance(value, bool):
                 object.__setattr__(self, name, float(value))
+
+    def _check_pattern(self, pattern: Pattern) -> None:
+        if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
+            raise ChitaError(
+                f"sparsity must be at most {pattern.sparsity:.4g} for pattern={self.pattern!r}, "
+                f"got {self.sparsity!r}"
+            )
+        if not self.resolve_method().constrained:
+            able = sorted(name for name, method in METHODS.items() if method.constrained)
+            raise ChitaError(
+                f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
+                f"{', '.join(able)} do"
+            )
 
     def resolve_method(self) -> Method:
         """The method that the configuration names."""

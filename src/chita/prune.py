@@ -14,6 +14,7 @@ from chita.distributed import joined_ranks
 from chita.errors import ChitaError
 from chita.gradients import Loss
 from chita.modes import convolution_trials
+from chita.pattern import read_sparsity
 from chita.result import PruneResult
 from chita.run import Run
 
@@ -22,7 +23,7 @@ def prune(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    sparsity: float,
+    sparsity: float | str,
     loss: Loss | None = None,
     method: str = "chita++",
     solver: str | None = None,
@@ -38,6 +39,8 @@ def prune(
     continuation: int = 0,
     block_size: int | None = None,
     metric: str = "plain",
+    pattern: str | None = None,
+    strict: bool = False,
     include: Sequence[str] | str | None = None,
     exclude: Sequence[str] | str | None = None,
     inplace: bool = True,
@@ -58,7 +61,8 @@ def prune(
         model: any trained module; the device is the model's.
         batches: calibration data, a list, a DataLoader or any other re-iterable of
             (inputs, targets) or of dicts (then the model's own `.loss` is used).
-        sparsity: the share of the prunable weights to set to zero, in [0, 1).
+        sparsity: the share of the prunable weights to set to zero, in [0, 1); or "N:M", such as
+            "2:4", to keep exactly N of every M neighbours along the inputs of a layer.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
         method: "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
             "magnitude-uniform", of each layer; "obd", "obs", "l-obs", "woodfisher", "woodtaylor",
@@ -77,6 +81,12 @@ def prune(
         continuation: shrinking supports on the way to each stage's first one; 0 starts from the
             largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
+        pattern: "4x1" keeps or drops tiles of 4 outputs by 1 input whole, whatever the sparsity.
+            "N:M" with a sparsity in numbers stops on the way to N:M, where every group keeps N at
+            least. A convolution's inputs are its kernel's positions times its channels, the
+            channels of a position side by side.
+        strict: whether a weight that the pattern does not divide is an error; it is left dense
+            with a warning otherwise.
         include: glob pattern(s) of parameter names to prune, in place of the weights of Linear
             and convolution layers.
         exclude: glob pattern(s) of parameter names to leave alone.
@@ -98,8 +108,9 @@ def prune(
     Raises:
         ChitaError: an argument, the model or the data do not fit; the message says how.
     """
+    share, pattern = read_sparsity(sparsity, pattern)
     config = PruneConfig(
-        sparsity=sparsity,
+        sparsity=share,
         method=method,
         solver=solver,
         samples=samples,
@@ -114,6 +125,8 @@ def prune(
         continuation=continuation,
         block_size=block_size,
         metric=metric,
+        pattern=pattern,
+        strict=strict,
         include=include,
         exclude=exclude,
         seed=seed,

@@ -71,6 +71,7 @@ class PruneResult:
         seconds: where the time went.
         peak_memory_bytes: the most memory the process, or its GPU, held.
         config: what was asked for.
+        groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
     """
 
     model: nn.Module = field(repr=False)
@@ -81,6 +82,7 @@ class PruneResult:
     seconds: Seconds
     peak_memory_bytes: int
     config: PruneConfig
+    groups: dict[int, int] | None = None
 
     @property
     def weights(self) -> int:
@@ -110,6 +112,8 @@ class PruneResult:
             "nonzeros": self.nonzeros,
             "samples": self.samples,
             "objective": self.objective,
+            "pattern": self.config.pattern,
+            "groups": self.groups and {str(kept): many for kept, many in self.groups.items()},
             "ridge": self.stages[-1].ridge,
             "seconds": asdict(self.seconds),
             "peak_memory_bytes": self.peak_memory_bytes,

@@ -22,10 +22,12 @@ from chita.division import Division
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
 from chita.l0.algorithm import Layout
-from chita.l0.problem import Problem
+from chita.l0.constraint import ANY_SUPPORT
+from chita.l0.problem import NOT_SHARED, Problem
 from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
 from chita.metric import METRICS, Shape
+from chita.patterned import Patterned, choose_weights
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
 from chita.resident import peak_memory_bytes
@@ -36,7 +38,6 @@ from chita.storage import HeldMatrix, SharedTarget, Store
 from chita.storage.scaled import ScaledMatrix
 from chita.store import check_store, pick_store
 from chita.surgeon.layer_wise import LayerInputs
-from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,10 @@ class Run:
         self.model, self.loss, self.config = model, loss, config
         self.method = config.resolve_method()
         check_model(model)
-        self.weights = Weights(model, config.include, config.exclude)
+        self.weights = choose_weights(model, config)
+        self.patterned: Patterned | None = None
+        if config.pattern is not None:
+            self.patterned = Patterned(model, self.weights, config.pattern)
         check_finite(self.weights)
         self.samples = 0
         self.held_out: list[Batch] = []
@@ -70,7 +74,8 @@ class Run:
             self.samples, self.held_out = divide_samples(self.stream, config)
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.ranks = ranks
-        self.division = Division(self._sharers(), Layout(sizes, config.block_size))
+        units = self.patterned.units if self.patterned is not None else None
+        self.division = Division(self._sharers(), Layout(sizes, config.block_size, units))
         check_store(
             config,
             self.method,
@@ -80,10 +85,15 @@ class Run:
             ranks=self.division.ranks,
         )
         self.store = self._pick_store()
-        if not kept_weights(self.weights.size, config.sparsity):
+        if not self.kept_at(config.sparsity):
             logger.warning(
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
             )
+
+    def kept_at(self, sparsity: float) -> int:
+        """k, the weights that a stage keeps."""
+        k = kept_weights(self.weights.size, sparsity)
+        return k if self.patterned is None else self.patterned.kept(k)
 
     def _sharers(self) -> Ranks:
         """The ranks that share A; without gradients there is little to share, and each does all."""
@@ -95,6 +105,8 @@ class Run:
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"
             )
+        if self.patterned is not None:
+            raise ChitaError(NOT_SHARED.format(size))
         weights = fingerprint([("weights", self.weights.vector())])
         own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
         first = self.ranks.from_first(lambda: own)
@@ -119,7 +131,7 @@ class Run:
             return partial(
                 SharedTarget, ranks=division.ranks, bounds=division.bounds, counts=division.rows(n)
             )
-        kept = [kept_weights(self.weights.size, sparsity) for sparsity in self.config.plan()]
+        kept = [self.kept_at(sparsity) for sparsity in self.config.plan()]
         return pick_store(
             self.config, self.method, division.layout, n=n, kept=kept, device=self.weights.device
         )
@@ -180,6 +192,7 @@ class Run:
             seconds=seconds,
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
             config=self.config,
+            groups=None if self.patterned is None else self.patterned.counts(self.kept),
         )
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
@@ -187,7 +200,7 @@ class Run:
         start = time.perf_counter()
         matrix, loss = self.gradients(w0)
         middle = time.perf_counter()
-        choice = self.choose(matrix, w0, kept_weights(self.weights.size, sparsity))
+        choice = self.choose(matrix, w0, self.kept_at(sparsity))
         solution = choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
@@ -265,8 +278,10 @@ class Run:
             scale = METRICS[config.metric](matrix, start, shape)
             A, start = ScaledMatrix(matrix, scale), start * scale
 
+        constraint = ANY_SUPPORT if self.patterned is None else self.patterned.constraint
+
         def solve(ridge: float) -> Solution:
-            problem = Problem.build(A, start, lam=ridge, alpha=alpha)
+            problem = Problem.build(A, start, lam=ridge, alpha=alpha, constraint=constraint)
             part = solve_problem(
                 problem, k, self.method.algorithm, options=options, layout=self.division.layout
             )

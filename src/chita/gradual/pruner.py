@@ -20,10 +20,11 @@ from chita.gradients import Loss
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
+from chita.patterned import choose_weights
 from chita.prune import prune
 from chita.result import PruneResult
 from chita.resume import fingerprint
-from chita.weights import Weights, apply_masks
+from chita.weights import apply_masks
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class GradualPruner(Sparsifier):
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
         self._model = unwrapped(model)
-        self.weights = Weights(self._model, config.include, config.exclude)
+        self.weights = choose_weights(self._model, config)
         self._check_optimizer(optimizer)
         self._mask = Mask(self.weights, optimizer)
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.blocks import cut_blocks, solve_batches, solve_blocks
+from chita.l0.constraint import AnySupport
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
 from chita.l0.options import Options, Trace
@@ -25,15 +26,19 @@ class Layout:
     Attributes:
         layers: the number of weights in each layer, in the order of the columns.
         block_size: B_size of the paper; None for one problem over all columns.
+        units: weights in a row, for each layer, that no block may cut; None for single ones.
     """
 
     layers: tuple[int, ...]
     block_size: int | None = None
+    units: tuple[int, ...] | None = None
 
     @cached_property
     def blocks(self) -> list[tuple[int, int]] | None:
         """The blocks [start, stop), none of which crosses a layer; None if there are no blocks."""
-        return None if self.block_size is None else cut_blocks(self.layers, self.block_size)
+        if self.block_size is None:
+            return None
+        return cut_blocks(self.layers, self.block_size, self.units)
 
 
 def begin(problem: Problem, k: int, trace: Trace) -> Iterate:
@@ -84,7 +89,8 @@ class SupportThenUpdate:
             x, settled = whole(problem, begin(problem, k, trace), trace)
             return problem.at(x.w, x.support), settled
         batched = self.batched
-        if batched is None or options.step != "paper" or options.continuation:
+        any_support = isinstance(problem.constraint, AnySupport)
+        if not (batched and any_support and options.step == "paper") or options.continuation:
             return solve_blocks(problem, k, blocks, whole, trace)
         return solve_batches(
             problem, k, blocks, lambda part, x, record: batched(part, x, options, record), trace

@@ -14,7 +14,8 @@ from chita.result import PruneResult
 
 def layer_table(result: PruneResult) -> Table:
     """How much of each layer is left, and of all of them."""
-    title = f"{result.config.method}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
+    name = " ".join(filter(None, [result.config.method, result.config.pattern]))
+    title = f"{name}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
     table = Table(title=title, show_footer=True)
     table.add_column("weight", "all")
     table.add_column("shape")
@@ -38,6 +39,8 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
     table.add_row("accuracy", f"{record['accuracy']:.2f} %")
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
+    for kept, groups in (record.get("groups") or {}).items():
+        table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
     table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
     table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
