@@ -1,4 +1,4 @@
-"""The command line: chita prune, gradual, train, data get, demo and bench."""
+"""The command line: chita prune, gradual, sensitivity, train, data get, demo and bench."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import layer_table, summary_table
 from chita.resume import StageFile
+from chita.sensitivity.command import sensitivity_command
 from chita.train import train
 
 app = typer.Typer(
@@ -47,6 +48,7 @@ data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
 app.command("gradual")(gradual_command)
+app.command("sensitivity")(sensitivity_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
