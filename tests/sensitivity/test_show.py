@@ -33,11 +33,8 @@ def test_the_csv_has_a_line_for_each_point(tmp_path: Path) -> None:
 def test_the_figure_grows_with_the_layers(tmp_path: Path) -> None:
     draw_sensitivity(tmp_path / "few.png", FOUND, title="few")
     many = curves([(10, (1.0, 1.0, 1.0, 1.0))] * 6)
-    draw_sensitivity(
-        tmp_path / "many.png",
-        type(many)(**{**vars(many), "layers": many.layers * 10}),
-        title="many",
-    )
+    many = replace(many, layers=many.layers * 10)
+    draw_sensitivity(tmp_path / "many.png", many, title="many")
     few, tall = Image.open(tmp_path / "few.png"), Image.open(tmp_path / "many.png")
     assert few.width == tall.width
     assert tall.height > 2 * few.height
