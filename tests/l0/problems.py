@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from chita.l0.constraint import ANY_SUPPORT, Constraint
 from chita.l0.problem import Iterate, Problem
 from chita.storage import HeldMatrix
 
@@ -23,11 +24,12 @@ def random_problem(
     lam: float = 0.05,
     alpha: float = 1.0,
     dtype: torch.dtype = torch.float64,
+    constraint: Constraint = ANY_SUPPORT,
 ) -> Problem:
     generator = torch.Generator().manual_seed(seed)
     stored = torch.randn(p, n, generator=generator, dtype=torch.float64).to(dtype)
     w0 = torch.randn(p, generator=generator, dtype=torch.float64).to(dtype)
-    return Problem.build(HeldMatrix(stored), w0, lam=lam, alpha=alpha)
+    return Problem.build(HeldMatrix(stored), w0, lam=lam, alpha=alpha, constraint=constraint)
 
 
 def dense_objective(problem: Problem, w: Tensor) -> float:

@@ -9,7 +9,6 @@ from chita.l0.iht import Refine, iht_cycles
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.stepsize import Path
-from chita.l0.threshold import top_k
 
 BEYOND = 1 + 1e-5  # a step this much longer than tau_c is past it, in float32 too
 
@@ -22,7 +21,7 @@ def active_set(
     size = min(int(options.active * problem.kept(x)), p)
     if size in (0, p):
         return iht_cycles(problem, x, options, refine, trace)
-    active = _union(top_k(problem.w0, size, problem.ranks), x.support)
+    active = _union(problem.largest(problem.w0, size), x.support)
     columns = problem.matrix.columns(active)
     settled_at = torch.inf  # Q when the last active set had settled
     while not trace.spent:

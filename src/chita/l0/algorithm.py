@@ -9,6 +9,7 @@ from typing import Protocol
 
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.blocks import cut_blocks, solve_batches, solve_blocks
+from chita.l0.constraint import AnySupport
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
 from chita.l0.options import Options, Trace
@@ -84,7 +85,8 @@ class SupportThenUpdate:
             x, settled = whole(problem, begin(problem, k, trace), trace)
             return problem.at(x.w, x.support), settled
         batched = self.batched
-        if batched is None or options.step != "paper" or options.continuation:
+        any_support = isinstance(problem.constraint, AnySupport)
+        if not (batched and any_support and options.step == "paper") or options.continuation:
             return solve_blocks(problem, k, blocks, whole, trace)
         return solve_batches(
             problem, k, blocks, lambda part, x, record: batched(part, x, options, record), trace

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, pad
 
 from chita.l0.batched_algebra import times
+from chita.l0.constraint import ANY_SUPPORT, Constraint
 
 BAG = 64  # columns summed one after the other: many bags keep every core busy
 
@@ -64,13 +65,21 @@ class BatchedProblem:
         kept: whether P_k(w0) has a weight, (b, B) bool: each block keeps as many.
         mu: n lambda.
         offset: c, (n,).
+        constraint: on the supports of the batch; one block alone, unless all are allowed.
     """
 
     def __init__(
-        self, columns: Tensor, w0: Tensor, *, kept: Tensor, mu: float, offset: Tensor
+        self,
+        columns: Tensor,
+        w0: Tensor,
+        *,
+        kept: Tensor,
+        mu: float,
+        offset: Tensor,
+        constraint: Constraint = ANY_SUPPORT,
     ) -> None:
         self.columns, self.w0, self.kept = columns.contiguous(), w0.contiguous(), kept
-        self.mu, self.offset = mu, offset
+        self.mu, self.offset, self.constraint = mu, offset, constraint
         self.k = kept.sum(1)
         self.counts: list[int] = self.k.tolist()
         self.largest = max(self.counts)  # K

@@ -17,7 +17,6 @@ from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSoluti
 from chita.l0.block_batch import BlockBatch, block_batches
 from chita.l0.options import Trace
 from chita.l0.problem import Iterate, Problem
-from chita.l0.threshold import hard_threshold
 from chita.storage import HeldMatrix
 
 logger = logging.getLogger(__name__)
@@ -89,7 +88,7 @@ def _one_pass(
     global objective is above x's is drawn back towards w0 as far as it takes.
     """
     matrix, w0 = problem.matrix, problem.w0
-    largest, support = hard_threshold(w0, k, problem.ranks)
+    largest, support = problem.project(w0, k)
     chosen = torch.zeros_like(w0, dtype=torch.bool).index_fill_(0, support, True)
     w, kept, converged = torch.zeros_like(w0), torch.zeros_like(chosen), True
     # A d for x, for the blocks' solutions together, and for w0 on their support.
@@ -101,6 +100,9 @@ def _one_pass(
             kept=batch.stack(chosen),
             mu=problem.mu,
             offset=problem.offset,
+            constraint=problem.constraint.block(
+                batch.start, batch.stop, chosen[batch.start : batch.stop]
+            ),
         )
         x = part.start()
         displaced[0] += (x.rho - problem.offset).double().sum(0)
@@ -129,7 +131,13 @@ def _alone(solve: BlockSolver) -> BatchSolver:
     """A solver of blocks for batches of one."""
 
     def solve_one(problem: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
-        block = Problem(HeldMatrix(problem.columns[0]), problem.w0[0], problem.mu, problem.offset)
+        block = Problem(
+            HeldMatrix(problem.columns[0]),
+            problem.w0[0],
+            problem.mu,
+            problem.offset,
+            constraint=problem.constraint,
+        )
         support = problem.kept[0].nonzero()[:, 0]
         w = torch.where(problem.kept[0], block.w0, 0.0)
         point, settled = Iterate(w, support, x.rho[0], float(x.objective)), True

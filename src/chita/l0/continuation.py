@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from chita.l0.backsolve import backsolve
 from chita.l0.problem import Iterate, Problem
-from chita.l0.threshold import hard_threshold
 
 WIDEST = 0.5  # share of the weights to begin with
 
@@ -28,6 +27,6 @@ def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
     for step in range(1, steps + 1):
         point = backsolve(problem, point).point
         size = round(widest * (k / widest) ** (step / steps))
-        point = problem.at(*hard_threshold(point.w, size, problem.ranks))
+        point = problem.at(*problem.project(point.w, size))
     point = backsolve(problem, point).point
     return point if point.objective < x.objective else x

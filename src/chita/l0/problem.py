@@ -13,10 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.l0.threshold import hard_threshold
+from chita.errors import ChitaError
+from chita.l0.constraint import ANY_SUPPORT, AnySupport, Constraint
 from chita.matrix import GradientMatrix
 from chita.ranks import Ranks
 
+NOT_SHARED = (
+    "limits and patterns of supports need all columns in one process, and {} ranks share them; run "
+    "it in one process"
+)
 PIECE = 1 << 20  # entries of a vector, still in the cache when they are read again
 
 
@@ -43,6 +48,7 @@ class Problem:
         mu: n lambda, the strength of the ridge.
         offset: c, (n,): alpha e, plus what weights held fixed contribute to the residual.
         constant: what weights held fixed contribute to the objective.
+        constraint: which supports are allowed.
     """
 
     matrix: GradientMatrix
@@ -50,11 +56,25 @@ class Problem:
     mu: float
     offset: Tensor
     constant: float = 0.0
+    constraint: Constraint = ANY_SUPPORT
+
+    def __post_init__(self) -> None:
+        if self.ranks.size > 1 and not isinstance(self.constraint, AnySupport):
+            raise ChitaError(NOT_SHARED.format(self.ranks.size))
 
     @classmethod
-    def build(cls, matrix: GradientMatrix, w0: Tensor, *, lam: float, alpha: float) -> Problem:
+    def build(
+        cls,
+        matrix: GradientMatrix,
+        w0: Tensor,
+        *,
+        lam: float,
+        alpha: float,
+        constraint: Constraint = ANY_SUPPORT,
+    ) -> Problem:
         """Problem (main-problem) with ridge lambda and first-order term alpha."""
-        return cls(matrix, w0, matrix.n * lam, w0.new_full((matrix.n,), alpha))
+        offset = w0.new_full((matrix.n,), alpha)
+        return cls(matrix, w0, matrix.n * lam, offset, constraint=constraint)
 
     @property
     def ranks(self) -> Ranks:
@@ -82,9 +102,17 @@ class Problem:
         rho = self.matrix.forward(w - self.w0) + self.offset
         return Iterate(w, support, rho, self.objective(w, rho))
 
+    def largest(self, x: Tensor, k: int) -> Tensor:
+        """I_k(x) under the constraint, sorted."""
+        return self.constraint.largest(x, k, self.ranks)
+
+    def project(self, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """P_k(x) under the constraint, and I_k(x)."""
+        return self.constraint.project(x, k, self.ranks)
+
     def start(self, k: int) -> Iterate:
         """P_k(w0), where every method starts."""
-        return self.at(*hard_threshold(self.w0, k, self.ranks))
+        return self.at(*self.project(self.w0, k))
 
     def unmoved(self, support: Tensor) -> Iterate:
         """w0 on a support, zero elsewhere."""
@@ -101,7 +129,8 @@ class Problem:
         outside = square_distance(x.w, self.w0) - square_distance(w, w0)
         still = float(self.ranks.sum(outside))
         constant = self.constant + still * self.mu / 2
-        return Problem(columns, w0, self.mu, offset, constant)
+        rule = self.constraint.restrict(index)
+        return Problem(columns, w0, self.mu, offset, constant, rule)
 
     def drop(self, index: Tensor, x: Iterate) -> Iterate:
         """A point of this problem as a point of its restriction to `index`, a sorted superset of

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from chita.l0.threshold import top_k
+from chita.l0.constraint import ANY_SUPPORT, Constraint
 
 
-def top_k_by_layer(scores: Tensor, k: int, layers: Sequence[int]) -> Tensor:
+def top_k_by_layer(
+    scores: Tensor, k: int, layers: Sequence[int], constraint: Constraint = ANY_SUPPORT
+) -> Tensor:
     """The sorted indices of k entries, of each layer those of the largest magnitude, shape (k,).
 
     The entry of rank r = 0, 1, ... in a layer of s entries stands at (r + 1/2) / s, and the k
@@ -21,9 +23,11 @@ def top_k_by_layer(scores: Tensor, k: int, layers: Sequence[int]) -> Tensor:
         scores: (p,).
         k: how many in all.
         layers: the number of entries in each layer, p in all.
+        constraint: which supports are allowed; it goes before equal shares.
     """
-    standing = torch.cat([_standing(part.abs()) for part in torch.split(scores, list(layers))])
-    return top_k(1 - standing, k)
+    parts = torch.split(constraint.magnitude(scores), list(layers))
+    standing = torch.cat([_standing(part) for part in parts])
+    return constraint.largest(1 - standing, k)
 
 
 def _standing(scores: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from chita.l0.problem import Iterate, Problem, square_distance
-from chita.l0.threshold import hard_threshold, top_k
 
 # At tau_c itself two weights are equal and rounding picks one; a step this much shorter is still on
 # the first piece, in float32 too.
@@ -42,17 +41,11 @@ class Path:
         the largest gradient are the first to grow."""
         if self.ranks.all(bool((self.x.w[self.x.support] != 0).all())):
             return self.x.support
-        return top_k(torch.where(self.x.w != 0, torch.inf, self.g), self.k, self.ranks)
+        return self.problem.largest(torch.where(self.x.w != 0, torch.inf, self.g), self.k)
 
     def first_breaking_point(self) -> float:
         """tau_c: the support of w(tau) does not change on [0, tau_c]."""
-        w_S = self.x.w[self.support]
-        outside = self.ranks.max(_largest(self.g.abs().masked_fill(self.inside, 0.0)))
-        # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
-        shrinking = torch.where(w_S != 0, self.g_S * w_S.sign(), -self.g_S.abs())
-        closing = outside + shrinking
-        meeting = torch.where(closing > 0, w_S.abs() / closing, torch.inf)
-        return -float(self.ranks.max(_largest(-meeting, -torch.inf)))
+        return self.problem.constraint.breaking_point(self.x.w, self.g, self.support, self.ranks)
 
     def first_piece_optimum(self) -> float:
         """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
@@ -66,7 +59,7 @@ class Path:
     def at(self, tau: float) -> Iterate:
         """The point w(tau), its residual updated from x's."""
         moved = self.x.w - tau * self.g
-        w, support = hard_threshold(moved, self.k, self.ranks)
+        w, support = self.problem.project(moved, self.k)
         inside = torch.zeros_like(self.inside)
         inside[support] = True
         # On the old support the residual moves by -tau A_S g_S; the columns that left it or joined
@@ -76,11 +69,6 @@ class Path:
         rho = self.x.rho - tau * self.A_g
         rho += self.problem.matrix.combine(changed, w[changed] - before)
         return Iterate(w, support, rho, self.problem.objective(w, rho))
-
-
-def _largest(values: Tensor, least: float = 0.0) -> Tensor:
-    """The largest value; `least` where there are none."""
-    return values.max() if len(values) else values.new_tensor(least)
 
 
 StepRule = Callable[[Path], Iterate]

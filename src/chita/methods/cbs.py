@@ -16,4 +16,5 @@ CBS = Method(
     "fisher",
     WithoutFirstOrder(SupportThenUpdate(swap_support, refine_by_backsolve)),
     options=Options(iterations=8),  # rounds of swaps
+    constrained=False,
 )

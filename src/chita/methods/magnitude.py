@@ -21,7 +21,7 @@ class LargestWeights:
         x = begin(problem, k, trace)
         if not self.by_layer:
             return x, True
-        kept = top_k_by_layer(problem.w0, k, layout.layers)
+        kept = top_k_by_layer(problem.w0, k, layout.layers, problem.constraint)
         return problem.unmoved(kept), True
 
 

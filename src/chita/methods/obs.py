@@ -4,4 +4,6 @@ from chita.methods.method import Method
 from chita.surgeon.one_by_one import OneByOne, one_by_one_memory
 from chita.surgeon.without_first_order import WithoutFirstOrder
 
-OBS = Method("obs", "fisher", WithoutFirstOrder(OneByOne()), memory=one_by_one_memory)
+OBS = Method(
+    "obs", "fisher", WithoutFirstOrder(OneByOne()), constrained=False, memory=one_by_one_memory
+)

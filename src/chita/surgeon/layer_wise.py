@@ -55,7 +55,7 @@ class LayerWise:
         parts = zip(torch.split(problem.w0, sizes), problem.matrix.moments, strict=True)
         layers = [_Layer(w.double(), moment, problem.mu) for w, moment in parts]
         statistic = torch.cat([layer.statistic for layer in layers])
-        kept = top_k_by_layer(statistic, k, layout.layers)
+        kept = top_k_by_layer(statistic, k, layout.layers, problem.constraint)
         mask = torch.zeros_like(statistic).index_fill_(0, kept, 1.0)
         masks = torch.split(mask, sizes)
         moved = [layer.prune(part) for layer, part in zip(layers, masks, strict=True)]

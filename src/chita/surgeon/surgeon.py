@@ -21,7 +21,6 @@ from torch import Tensor
 from chita.l0.algorithm import Layout, begin
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
-from chita.l0.threshold import top_k
 from chita.surgeon.inverse import BlockDiagonal, Invert, square_norms
 
 logger = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ class Surgeon:
         if self.first_order:
             w = w - inverse.product(problem.matrix.adjoint(problem.offset))
         diagonal = _mend(problem, inverse.diagonal().to(w.dtype))
-        kept = top_k(w / diagonal.sqrt(), k)
+        kept = problem.largest(w / diagonal.sqrt(), k)
         mask = torch.zeros_like(w).index_fill_(0, kept, 1.0)
         moved = w - inverse.product((1 - mask) * w / diagonal)
         return problem.at(mask * moved, kept), True
