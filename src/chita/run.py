@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.allocation import allocate
 from chita.batches import Batch, SampleStream
 from chita.calibration import divide_samples
 from chita.checks import check_finite, check_model
@@ -22,7 +23,9 @@ from chita.division import Division
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
 from chita.l0.algorithm import Layout
-from chita.l0.problem import Problem
+from chita.l0.constraint import ANY_SUPPORT, Constraint
+from chita.l0.groups import Groups
+from chita.l0.problem import NOT_SHARED, Problem
 from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
 from chita.metric import METRICS, Shape
@@ -58,6 +61,13 @@ class Run:
         check_model(model)
         self.weights = Weights(model, config.include, config.exclude)
         check_finite(self.weights)
+        self.allocation = allocate(
+            {weight.name: weight.parameter.shape for weight in self.weights},
+            kept_weights(self.weights.size, config.sparsity),
+            rule=config.allocation,
+            at_least=config.at_least,
+            at_most=config.at_most,
+        )
         self.samples = 0
         self.held_out: list[Batch] = []
         self.search = RidgeSearch()
@@ -95,6 +105,8 @@ class Run:
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"
             )
+        if self.allocation is not None:
+            raise ChitaError(NOT_SHARED.format(size))
         weights = fingerprint([("weights", self.weights.vector())])
         own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
         first = self.ranks.from_first(lambda: own)
@@ -244,6 +256,13 @@ class Run:
         total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))
         return found.matrix, float(total) / self.samples
 
+    def constraint(self, k: int) -> Constraint:
+        """Which supports a stage may have that keeps k weights."""
+        if self.allocation is None:
+            return ANY_SUPPORT
+        least, most = self.allocation.stage(k)
+        return Groups.in_a_row(self.allocation.sizes, least, most, self.weights.device)
+
     def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
         """The solution of a stage with the ridge given, or with the best one found."""
         config = self.config
@@ -254,6 +273,7 @@ class Run:
             options = replace(options, iterations=config.iterations)
         alpha = 1 / config.batch if config.first_order else 0.0
         start = self.division.part(w0).to(matrix.dtype)
+        constraint = self.constraint(k)
 
         scale: Tensor | None = None
         A = matrix
@@ -266,7 +286,7 @@ class Run:
             A, start = ScaledMatrix(matrix, scale), start * scale
 
         def solve(ridge: float) -> Solution:
-            problem = Problem.build(A, start, lam=ridge, alpha=alpha)
+            problem = Problem.build(A, start, lam=ridge, alpha=alpha, constraint=constraint)
             part = solve_problem(
                 problem, k, self.method.algorithm, options=options, layout=self.division.layout
             )
