@@ -205,3 +205,17 @@ def test_a_run_in_the_folder_is_gone_on_with_or_left_alone(tmp_path: Path) -> No
 def test_resume_needs_a_folder() -> None:
     with pytest.raises(ChitaError, match="--resume needs --out"):
         prune("--resume")
+
+
+def test_layers_share_the_zeros_as_they_are_told() -> None:
+    def layers(*arguments: str) -> list[int]:
+        found = prune("--method", "magnitude", *arguments)
+        assert found["nonzeros"] == 3235
+        return [row["nonzeros"] for row in found["layers"]]
+
+    assert layers("--allocation", "uniform") == [3135, 80, 20]
+    assert layers("--layer", "fc2*=0.5", "--layer", "fc3*=0.25") == [2685, 400, 150]
+    limited = layers("--at-most", "fc3*=0", "--at-least", "fc2*=0.75", "--at-least", "fc1*=0.85")
+    assert limited[2] == 200 and limited[1] <= 200
+    with pytest.raises(ChitaError, match="not both"):
+        layers("--allocation", "erk", "--layer", "fc2*=0.5")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import asdict
 from fractions import Fraction
 
 import numpy as np
@@ -56,13 +58,19 @@ def test_methods_are_resolved_with_their_solver() -> None:
         {"sparsity": 0.5, "schedule": "cosine"},
         {"sparsity": 0.5, "ridge": "1e-3"},
         {"sparsity": 0.5, "include": 3},
+        {"sparsity": 0.5, "allocation": "equal"},
+        {"sparsity": 0.5, "allocation": None},
+        {"sparsity": 0.5, "allocation": {"fc*": 1.0}},
+        {"sparsity": 0.5, "at_least": {"fc*": "0.5"}},
+        {"sparsity": 0.5, "at_least": "fc*=0.5"},
+        {"sparsity": 0.5, "at_most": {3: 0.5}},
         {"sparsity": 0.5, "memory": "a lot"},
         {"sparsity": 0.5, "storage": "int8"},
     ],
 )
 def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
     (name, value) = list(keywords.items())[-1]
-    with pytest.raises(ChitaError, match=rf"{name} must be .* got {value!r}"):
+    with pytest.raises(ChitaError, match=f"{name} must be .* got {re.escape(repr(value))}"):
         PruneConfig(**keywords)  # type: ignore[arg-type]
 
 
@@ -81,3 +89,11 @@ def test_the_budget_is_in_bytes() -> None:
     assert PruneConfig(sparsity=0.5).budget is None
     assert PruneConfig(sparsity=0.5, memory="1.5GB").budget == 1_500_000_000
     assert PruneConfig(sparsity=0.5, memory=123).budget == 123
+
+
+def test_shares_are_kept_as_plain_numbers() -> None:
+    config = PruneConfig(
+        sparsity=0.5, allocation={"a": np.float32(0.5)}, at_most={"b": np.int64(0)}, at_least={}
+    )
+    assert json.dumps(asdict(config)["allocation"]) == '{"a": 0.5}'
+    assert json.dumps(config.at_most) == '{"b": 0.0}'

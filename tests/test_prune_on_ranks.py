@@ -65,6 +65,8 @@ def all_runs(rank: int, folder: str) -> Any:
     assert torch.equal(pruned("stages", checkpoints=folder, resume=True)[0], found["stages"][0])
     with pytest.raises(ChitaError, match="runs in one process"):
         chita.prune(network(), images(), sparsity=0.5, method="m-fac", samples=10, batch=1)
+    with pytest.raises(ChitaError, match="limits and patterns of supports"):
+        chita.prune(network(), images(), sparsity=0.5, allocation="erk", samples=10, batch=1)
     with pytest.raises(ChitaError, match=r"the ranks differ: (n is|another)"):
         chita.prune(network(), images()[rank:], sparsity=0.5, batch=1, ridge=0.1)
     with pytest.raises(ChitaError, match=r"the ranks differ: (sparsity is|another)"):

@@ -5,6 +5,7 @@ from chita.errors import ChitaError
 from chita.l0 import Options, Solution, solve
 from chita.prune import prune
 from chita.result import PruneResult
+from chita.sensitivity import SensitivityResult, sensitivity
 from chita.weights import apply_masks
 
 __version__ = "0.1.0"
@@ -14,8 +15,10 @@ __all__ = [
     "Options",
     "PruneConfig",
     "PruneResult",
+    "SensitivityResult",
     "Solution",
     "apply_masks",
     "prune",
+    "sensitivity",
     "solve",
 ]

@@ -1,4 +1,4 @@
-"""The command line: chita prune, gradual, train, data get, demo and bench."""
+"""The command line: chita prune, gradual, sensitivity, train, data get, demo and bench."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from rich.progress import track
 
 import chita
 from chita import data, zoo
+from chita.allocation import RULES
 from chita.batch_norm import reestimate_batch_norm
 from chita.bench.command import bench_command
 from chita.checkpoint import load_checkpoint, save_checkpoint
@@ -27,7 +28,14 @@ from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.gradual.command import gradual_command
-from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.inputs import (
+    IMAGE_FOLDER,
+    load_data,
+    parse_allocation,
+    parse_shares,
+    pick_data,
+    shipped_checkpoint,
+)
 from chita.launch import first_rank_first, resumable
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
@@ -36,6 +44,7 @@ from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import layer_table, summary_table
 from chita.resume import StageFile
+from chita.sensitivity.command import sensitivity_command
 from chita.train import train
 
 app = typer.Typer(
@@ -48,6 +57,7 @@ data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
 app.command("gradual")(gradual_command)
+app.command("sensitivity")(sensitivity_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
@@ -125,6 +135,19 @@ def prune_command(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
     ] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(RULES)}: how layers share the zeros.")
+    ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="GLOB=SPARSITY of some layers, in place of --allocation (repeatable)."),
+    ] = None,
+    at_least: Annotated[
+        list[str] | None, typer.Option(help="GLOB=SPARSITY: no layer has less (repeatable).")
+    ] = None,
+    at_most: Annotated[
+        list[str] | None, typer.Option(help="GLOB=SPARSITY: no layer has more (repeatable).")
+    ] = None,
     reestimate_bn: Annotated[
         bool, typer.Option("--reestimate-bn", help="Re-estimate batch norm first.")
     ] = False,
@@ -166,6 +189,9 @@ def prune_command(
         "block_size": block_size,
         "include": include or known.prunable,
         "exclude": exclude or None,
+        "allocation": parse_allocation(allocation, layer),
+        "at_least": parse_shares("--at-least", at_least),
+        "at_most": parse_shares("--at-most", at_most),
         "seed": seed,
         "memory": memory,
         "storage": storage,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
 
+from chita.allocation import GLOBAL, RULES
 from chita.errors import ChitaError
 from chita.methods import METHODS, Method, get_method
 from chita.metric import METRICS
@@ -44,6 +45,9 @@ class PruneConfig:
     strict: bool = False
     include: Sequence[str] | str | None = None
     exclude: Sequence[str] | str | None = None
+    allocation: str | Mapping[str, float] = GLOBAL
+    at_least: Mapping[str, float] | None = None
+    at_most: Mapping[str, float] | None = None
     seed: int = 0
     memory: int | str | None = None
     storage: str = "float32"
@@ -67,6 +71,7 @@ class PruneConfig:
         _require("metric", self.metric, METRICS.__contains__, f"one of {list(METRICS)}")
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
+        self._check_allocation()
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
         self._make_plain()
@@ -75,6 +80,21 @@ class PruneConfig:
         if self.memory is not None:
             parse_bytes("memory", self.memory)
 
+    def _check_allocation(self) -> None:
+        what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
+        if isinstance(self.allocation, str):
+            _require("allocation", self.allocation, RULES.__contains__, f"one of {list(RULES)}")
+        else:
+            _require("allocation", self.allocation, _are_shares, f"one of {list(RULES)}, or {what}")
+        for name in ("at_least", "at_most"):
+            _require(name, getattr(self, name) or {}, _are_shares, what)
+        limited = self.allocation != GLOBAL or self.at_least or self.at_most
+        if limited and not self.resolve_method().constrained:
+            raise ChitaError(
+                f"method {self.method!r} cannot keep to allocation, at_least or at_most; 'chita++' "
+                "and most others can"
+            )
+
     def _make_plain(self) -> None:
         """Numbers as Python has them: those of NumPy are no good for JSON or a generator."""
         for name, value in vars(self).items():
@@ -82,6 +102,8 @@ class PruneConfig:
                 object.__setattr__(self, name, int(value))
             elif isinstance(value, Real) and not isinstance(value, bool):
                 object.__setattr__(self, name, float(value))
+            elif isinstance(value, Mapping):
+                object.__setattr__(self, name, {key: float(value[key]) for key in value})
 
     def _check_pattern(self, pattern: Pattern) -> None:
         if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
@@ -152,6 +174,12 @@ def _is_count(value: Any) -> bool:
 def _are_patterns(value: Any) -> bool:
     several = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return value is None or isinstance(value, str) or several
+
+
+def _are_shares(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(pattern, str) and _is_share(share) for pattern, share in value.items()
+    )
 
 
 def _is_ridge(value: Any) -> bool:

@@ -15,7 +15,10 @@ from torch import Tensor
 
 from chita.matrix import GradientMatrix
 
-FLOOR = 0.01  # of the mean: under the diagonal of the Fisher, which is zero where no sample reaches
+# Under the diagonal of the Fisher, which is zero where no sample reaches: a share of its mean over
+# the output channel, which may be multiplied by any number, and a small one over the layer.
+FLOOR = 0.01
+LAYER_FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
@@ -30,48 +33,62 @@ class Shape:
     layers: tuple[int, ...]
     channels: tuple[int, ...]
 
-
-def plain(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
-    """D = 1: magnitude, as in the paper."""
-    return torch.ones_like(w0)
-
-
-def fisher(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
-    """D_i = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD.
-
-    One pass over A.
-    """
-    diagonal = column_square_norms(matrix) / matrix.n
-    mean = matrix.ranks.sum(diagonal.sum()) / matrix.ranks.total(matrix.p)
-    return (diagonal + FLOOR * mean).sqrt()
+    def map(self, function: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
+        """A function of each layer's part of a vector (p,), as (channels, weights of a channel)."""
+        parts = zip(torch.split(vector, list(self.layers)), self.channels, strict=True)
+        return torch.cat([function(part.view(rows, -1)).flatten() for part, rows in parts])
 
 
-def by_layer(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
+def by_layer(w: Tensor) -> Tensor:
     """D = 1 over the root mean square of the layer's weights."""
-    return torch.cat([_relative(part[None]) for part in torch.split(w0, list(shape.layers))])
+    return _inverse_size(w.square().mean().expand_as(w))
 
 
-def by_channel(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
+def by_channel(w: Tensor) -> Tensor:
     """D = 1 over the root mean square of the weights of the output channel."""
-    parts = zip(torch.split(w0, list(shape.layers)), shape.channels, strict=True)
-    return torch.cat([_relative(part.view(channels, -1)) for part, channels in parts])
+    return _inverse_size(w.square().mean(1, keepdim=True).expand_as(w))
 
 
-def lamp(matrix: GradientMatrix, w0: Tensor, shape: Shape) -> Tensor:
-    """D such that |D w0|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all w_j^2 of
+def lamp(w: Tensor) -> Tensor:
+    """D such that |D w|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all w_j^2 of
     the layer with |w_j| >= |w_i|."""
-    return torch.cat([_lamp(part) for part in torch.split(w0, list(shape.layers))])
+    squares, order = w.flatten().square().sort(descending=True, stable=True)
+    return _inverse_size(torch.empty_like(squares).index_copy_(0, order, squares.cumsum(0)))
 
 
-Metric = Callable[[GradientMatrix, Tensor, Shape], Tensor]
-
-METRICS: dict[str, Metric] = {
-    "plain": plain,
-    "fisher": fisher,
+# Of the weights alone: a layer (channels, weights of a channel) -> its D.
+OF_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer": by_layer,
     "channel": by_channel,
     "lamp": lamp,
 }
+METRICS = ("plain", "fisher", *OF_WEIGHTS)
+
+
+def metric_scale(
+    name: str, matrix: GradientMatrix, w0: Tensor, *, shape: Shape, columns: slice
+) -> Tensor:
+    """D for the columns of this rank, (its p,).
+
+    Args:
+        name: in METRICS.
+        matrix: A, this rank's columns of it.
+        w0: the weights of all ranks, (p,).
+        shape: of all layers.
+        columns: those of this rank.
+    """
+    if name == "plain":
+        return torch.ones(matrix.p, dtype=matrix.dtype, device=matrix.device)
+    if name in OF_WEIGHTS:
+        return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
+    diagonal = matrix.ranks.gather(column_square_norms(matrix) / matrix.n)
+    return shape.map(fisher, diagonal)[columns]
+
+
+def fisher(diagonal: Tensor) -> Tensor:
+    """D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
+    floor = FLOOR * diagonal.mean(1, keepdim=True) + LAYER_FLOOR * diagonal.mean()
+    return (diagonal + floor).clamp_min(torch.finfo(diagonal.dtype).tiny).sqrt()
 
 
 def column_square_norms(matrix: GradientMatrix) -> Tensor:
@@ -83,14 +100,7 @@ def column_square_norms(matrix: GradientMatrix) -> Tensor:
     return norms
 
 
-def _relative(w: Tensor) -> Tensor:
-    """1 over the root mean square of each row, for all its entries; rows of zeros have the mean."""
-    size = w.square().mean(1, keepdim=True).sqrt()
-    mean = size.mean().clamp_min(torch.finfo(w.dtype).tiny)
-    return (1 / torch.where(size > 0, size, mean)).expand_as(w).flatten()
-
-
-def _lamp(w: Tensor) -> Tensor:
-    squares, order = w.square().sort(descending=True)
-    rest = torch.empty_like(squares).index_copy_(0, order, squares.cumsum(0))
-    return rest.clamp_min(torch.finfo(w.dtype).tiny).rsqrt()
+def _inverse_size(squares: Tensor) -> Tensor:
+    """1 over the root; what is zero throughout counts as small, not as infinite."""
+    least = squares[squares > 0].amin() if bool((squares > 0).any()) else squares.new_ones(())
+    return squares.clamp_min(least).rsqrt()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,9 @@ def prune(
     strict: bool = False,
     include: Sequence[str] | str | None = None,
     exclude: Sequence[str] | str | None = None,
+    allocation: str | Mapping[str, float] = "global",
+    at_least: Mapping[str, float] | None = None,
+    at_most: Mapping[str, float] | None = None,
     inplace: bool = True,
     seed: int = 0,
     memory: int | str | None = None,
@@ -90,6 +93,14 @@ def prune(
         include: glob pattern(s) of parameter names to prune, in place of the weights of Linear
             and convolution layers.
         exclude: glob pattern(s) of parameter names to leave alone.
+        allocation: how the zeros fall on the layers: "global", wherever the method wants them;
+            "uniform", the same sparsity for each; "erk", small layers denser; or a dict of glob
+            patterns of parameter names to the sparsities of these layers, the last that matches
+            counting, the others sharing what is left. On the way there, stages prune each layer in
+            proportion.
+        at_least: the least sparsity of layers, by glob pattern.
+        at_most: the highest sparsity of layers, by glob pattern; 0 keeps a layer dense, and its
+            weights count for `sparsity`, as those of `exclude` do not.
         inplace: prune the model itself, or a copy.
         seed: batches given as a list are read in an order drawn from it, and CBS draws its
             starts from it.
@@ -129,6 +140,9 @@ def prune(
         strict=strict,
         include=include,
         exclude=exclude,
+        allocation=allocation,
+        at_least=at_least,
+        at_most=at_most,
         seed=seed,
         memory=memory,
         storage=storage,

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.allocation import allocate
 from chita.batches import Batch, SampleStream
 from chita.calibration import divide_samples
 from chita.checks import check_finite, check_model
@@ -22,7 +23,8 @@ from chita.division import Division
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
 from chita.l0.algorithm import Layout
-from chita.l0.constraint import ANY_SUPPORT
+from chita.l0.constraint import ANY_SUPPORT, Constraint
+from chita.l0.groups import Groups
 from chita.l0.problem import NOT_SHARED, Problem
 from chita.l0.solve import Solution, solve_problem
 from chita.matrix import GradientMatrix
@@ -62,6 +64,13 @@ class Run:
         if config.pattern is not None:
             self.patterned = Patterned(model, self.weights, config.pattern)
         check_finite(self.weights)
+        self.allocation = allocate(
+            {weight.name: weight.parameter.shape for weight in self.weights},
+            kept_weights(self.weights.size, config.sparsity),
+            rule=config.allocation,
+            at_least=config.at_least,
+            at_most=config.at_most,
+        )
         self.samples = 0
         self.held_out: list[Batch] = []
         self.search = RidgeSearch()
@@ -105,7 +114,7 @@ class Run:
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
                 "chita++, chita-bso and chita-cd share the work"
             )
-        if self.patterned is not None:
+        if self.patterned is not None or self.allocation is not None:
             raise ChitaError(NOT_SHARED.format(size))
         weights = fingerprint([("weights", self.weights.vector())])
         own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
@@ -257,6 +266,13 @@ class Run:
         total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))
         return found.matrix, float(total) / self.samples
 
+    def constraint(self, k: int) -> Constraint:
+        """Which supports a stage may have that keeps k weights."""
+        if self.allocation is None:
+            return ANY_SUPPORT
+        least, most = self.allocation.stage(k)
+        return Groups.in_a_row(self.allocation.sizes, least, most, self.weights.device)
+
     def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
         """The solution of a stage with the ridge given, or with the best one found."""
         config = self.config
@@ -267,6 +283,7 @@ class Run:
             options = replace(options, iterations=config.iterations)
         alpha = 1 / config.batch if config.first_order else 0.0
         start = self.division.part(w0).to(matrix.dtype)
+        constraint = self.constraint(k)
 
         scale: Tensor | None = None
         A = matrix

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.gradual.erk import erk_counts
 from chita.gradual.rigl import RigL, exchange
+from chita.layer_counts import erk_counts
 from tests.gradual.training import SIZES, accuracy, run, sgd, small_model, small_plan, zeros
 
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from chita.config import kept_weights
-from chita.gradual.layer_counts import top_k_mask, uniform_counts
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.sparsifier import Sparsifier
+from chita.layer_counts import top_k_mask, uniform_counts
 from chita.weights import Patterns, Weights
 
 

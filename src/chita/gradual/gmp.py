@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from chita.gradual.incremental import Incremental
-from chita.gradual.layer_counts import share_out
+from chita.layer_counts import share_out
 
 LAST_DENSITY = 0.2  # the last layer is pruned to at most 80 %
 

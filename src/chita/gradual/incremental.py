@@ -6,9 +6,9 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.config import kept_weights
-from chita.gradual.layer_counts import top_k_mask, uniform_counts
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
+from chita.layer_counts import top_k_mask, uniform_counts
 from chita.weights import Patterns
 
 

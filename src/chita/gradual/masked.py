@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 
 from chita.config import kept_weights
 from chita.errors import ChitaError
-from chita.gradual.layer_counts import top_k_mask
 from chita.gradual.mask import Mask
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.sparsifier import Sparsifier
+from chita.layer_counts import top_k_mask
 from chita.weights import Patterns, Weights
 
 

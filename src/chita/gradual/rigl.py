@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.erk import erk_counts
-from chita.gradual.layer_counts import top_k_mask
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
+from chita.layer_counts import erk_counts, top_k_mask
 from chita.weights import Patterns
 
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.layer_counts import share_out, uniform_counts
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.rigl import drop, grow
+from chita.layer_counts import share_out, uniform_counts
 from chita.weights import Patterns
 
 SMOOTHING = 0.9  # of the momentum

@@ -1,0 +1,90 @@
+"""The problem of one stage, to be solved in any form (metric, blocks, first-order term)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from chita.division import Division
+from chita.guard import Form
+from chita.l0.algorithm import Algorithm, Layout
+from chita.l0.constraint import Constraint
+from chita.l0.options import Options
+from chita.l0.problem import Problem
+from chita.l0.solve import Solution, solve_problem
+from chita.matrix import GradientMatrix
+from chita.metric import Shape, metric_scale
+from chita.storage.scaled import ScaledMatrix
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A at w0, and k weights to keep.
+
+    Attributes:
+        matrix: A, or this rank's columns of it.
+        w0: the weights of all ranks, (p,).
+        k: how many stay.
+        constraint: which supports are allowed.
+        shape: of the layers.
+        division: of the columns.
+        algorithm: that solves it.
+        options: how it runs.
+        batch: m, the samples in a row of A.
+    """
+
+    matrix: GradientMatrix
+    w0: Tensor
+    k: int
+    constraint: Constraint
+    shape: Shape
+    division: Division
+    algorithm: Algorithm
+    options: Options
+    batch: int
+    _scales: dict[str, Tensor] = field(default_factory=dict)
+
+    def solve(self, form: Form, ridge: float) -> Solution:
+        """The solution in the plain metric, over the columns of all ranks."""
+        matrix, start = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
+        scale = self._scale(form.metric)
+        if scale is not None:
+            matrix, start = ScaledMatrix(matrix, scale), start * scale
+        problem = Problem.build(
+            matrix,
+            start,
+            lam=ridge,
+            alpha=1 / self.batch if form.first_order else 0.0,
+            constraint=self.constraint,
+        )
+        part = solve_problem(
+            problem, self.k, self.algorithm, options=self.options, layout=self._layout(form)
+        )
+        if scale is not None:
+            part = replace(part, w=part.w / scale)
+        return self.division.whole(part)
+
+    def still(self, solution: Solution) -> Tensor:
+        """w0 on the support of a solution, zero elsewhere, (p,)."""
+        support = solution.support
+        w0 = self.w0.to(solution.w.dtype)
+        return torch.zeros_like(w0).index_copy_(0, support, w0[support])
+
+    def _layout(self, form: Form) -> Layout:
+        layout = self.division.layout
+        if form.block_size == layout.block_size:
+            return layout
+        return replace(layout, block_size=form.block_size)
+
+    def _scale(self, metric: str) -> Tensor | None:
+        """The metric of this rank's columns; None for the plain one."""
+        if metric == "plain":
+            return None
+        if metric not in self._scales:
+            scale = metric_scale(
+                metric, self.matrix, self.w0, shape=self.shape, columns=self.division.columns
+            )
+            self._scales[metric] = scale
+        return self._scales[metric]

@@ -1,0 +1,107 @@
+"""The command `chita sensitivity`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from chita import data, zoo
+from chita.checkpoint import load_checkpoint
+from chita.device import pick_device
+from chita.errors import ChitaError
+from chita.files import write_whole
+from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.output import prepare_folder
+from chita.progress import step_bar
+from chita.sensitivity.advice import advise
+from chita.sensitivity.measure import LADDER, sensitivity
+from chita.sensitivity.show import draw_sensitivity, sensitivity_table, write_csv
+
+logger = logging.getLogger(__name__)
+
+
+def sensitivity_command(
+    network: Annotated[
+        str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(zoo.NETWORKS)}.")
+    ],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
+    ] = None,
+    data_name: Annotated[
+        str | None,
+        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
+    ] = None,
+    val_split: Annotated[
+        float | None,
+        typer.Option(help="Share of an image folder without train/ and val/ to test on."),
+    ] = None,
+    sparsity: Annotated[
+        float, typer.Option(help=f"Advice is for pruning to this; at most {LADDER[-1]}.")
+    ] = 0.9,
+    samples: Annotated[int, typer.Option(min=1, help="Calibration samples to measure on.")] = 1000,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the samples that are drawn.")] = 0,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for sensitivity.json, .csv and .png.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
+    ] = False,
+) -> None:
+    """Measure the loss against sparsity layer by layer, and say which layers to spare."""
+    known = zoo.get(network)
+    if not 0 < sparsity <= LADDER[-1]:  # shows before data are fetched
+        raise ChitaError(f"sparsity must be above 0 and at most {LADDER[-1]}, got {sparsity}")
+    if out is not None:
+        prepare_folder(out)
+    place = pick_device(device)
+    data_name = pick_data(known, data_name, checkpoint)
+    model = known.build().to(place)
+    load_checkpoint(model, checkpoint or shipped_checkpoint(known))
+    splits = load_data(known, data_name, val_split=val_split, seed=seed)
+    calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
+    with step_bar("pruning layer by layer") as progress:
+        result = sensitivity(
+            model,
+            calibration,
+            samples=samples,
+            include=include or known.prunable,
+            exclude=exclude or None,
+            seed=seed,
+            progress=progress,
+        )
+    advice = advise(result, sparsity)
+    record = {
+        "network": network,
+        "data": data_name,
+        "sparsity": sparsity,
+        **result.to_dict(),
+        "at_most": {limit.layer: limit.sparsity for limit in advice.limits},
+        "advice": str(advice),
+    }
+    if out is not None:
+        write_whole(out / "sensitivity.json", f"{json.dumps(record, indent=2)}\n".encode())
+        write_csv(out / "sensitivity.csv", result)
+        try:
+            draw_sensitivity(out / "sensitivity.png", result, title=f"{network}, {data_name}")
+        except ChitaError as error:  # the figures are worth more than their drawing
+            logger.warning("sensitivity.png is not drawn: %s", error)
+    console = Console()
+    console.print(sensitivity_table(result))
+    console.print(str(advice), markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        sys.stdout.write(json.dumps(record) + "\n")

@@ -1,0 +1,67 @@
+"""Which supports a run may have: any, those of a pattern, or those that layers with limits leave."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from chita.allocation import allocate
+from chita.config import PruneConfig, kept_weights
+from chita.l0.constraint import ANY_SUPPORT, Constraint
+from chita.l0.groups import Groups
+from chita.patterned import Patterned
+from chita.weights import Weights
+
+
+class Supports:
+    """What the configuration asks of the supports, over the weights of a model.
+
+    Args:
+        model: whose weights they are.
+        weights: of `choose_weights`, p in all.
+        config: what was asked for.
+    """
+
+    def __init__(self, model: nn.Module, weights: Weights, config: PruneConfig) -> None:
+        self._weights = weights
+        self._patterned: Patterned | None = None
+        if config.pattern is not None:
+            self._patterned = Patterned(model, weights, config.pattern)
+        self._allocation = allocate(
+            {weight.name: weight.parameter.shape for weight in weights},
+            kept_weights(weights.size, config.sparsity),
+            rule=config.allocation,
+            at_least=config.at_least,
+            at_most=config.at_most,
+        )
+
+    @property
+    def any(self) -> bool:
+        """Whether any k weights will do."""
+        return self._patterned is None and self._allocation is None
+
+    @property
+    def units(self) -> tuple[int, ...] | None:
+        """How many weights at a time each layer may be cut into."""
+        return None if self._patterned is None else self._patterned.units
+
+    def kept(self, sparsity: float) -> int:
+        """k, the weights that a stage keeps."""
+        k = kept_weights(self._weights.size, sparsity)
+        return k if self._patterned is None else self._patterned.kept(k)
+
+    def constraint(self, k: int) -> Constraint:
+        """Which supports a stage may have that keeps k weights."""
+        if self._patterned is not None:
+            return self._patterned.constraint
+        if self._allocation is None:
+            return ANY_SUPPORT
+        least, most = self._allocation.stage(k)
+        return Groups.in_a_row(self._allocation.sizes, least, most, self._weights.device)
+
+    def group_counts(self, kept: Tensor) -> dict[int, int] | None:
+        """How many groups of the pattern keep 0, 1, ... of their weights; None without a pattern.
+
+        Args:
+            kept: (p,) bool.
+        """
+        return None if self._patterned is None else self._patterned.counts(kept)
