@@ -88,7 +88,7 @@ class _Dense:
 
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
-        self._seed = seed
+        self._start = _mixed(seed)
         outputs, answer, counted = self._answer(first)
         classes = answer.shape[-1]
         self._squares = squares or features_of(outputs) is not None or classes == 1
@@ -160,7 +160,7 @@ class _Dense:
         generator = torch.Generator()
         return torch.stack(
             [
-                draw(shape, generator=generator.manual_seed(_mixed(number + self._seed)))
+                draw(shape, generator=generator.manual_seed(_mixed(number + self._start)))
                 for number in numbers.tolist()
             ]
         )
