@@ -62,12 +62,6 @@ def test_a_tied_weight_counts_once_and_goes_by_either_name() -> None:
         Weights(tied(), exclude="second.weight")
 
 
-def test_an_embedding_tied_to_a_linear_layer_is_that_layers_weight() -> None:
-    model = nn.Sequential(nn.Embedding(6, 4), nn.Linear(4, 6))
-    model[1].weight = model[0].weight
-    assert names(model) == ["0.weight"]
-
-
 def test_integer_weights_are_an_error() -> None:
     model = nn.Linear(3, 2)
     model.weight = nn.Parameter(torch.ones(2, 3, dtype=torch.int64), requires_grad=False)

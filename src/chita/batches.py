@@ -188,9 +188,13 @@ class SampleStream:
             numbered = list(given)
             given = (numbered[i] for i in self._order)
         for number, content in given:
-            batch = _parse(number, content)
+            batch = self.parse(number, content)
             if batch.size:
                 yield batch
+
+    def parse(self, number: int, given: Any) -> Batch:
+        """The samples of one given batch."""
+        return _parse(number, given)
 
     def _after_held_out(self) -> Batch | None:
         """What is left of the first batch that is not wholly held out."""
@@ -245,10 +249,11 @@ def _parse(number: int, given: Any) -> Batch:
         raise ChitaError(
             f"batch {number} must be a pair (inputs, targets) or a dict, got {_describe(given)}"
         )
-    return Batch(content, _sample_count(number, content))
+    return Batch(content, sample_count(number, content))
 
 
-def _sample_count(number: int, content: Any) -> int:
+def sample_count(number: int, content: Any) -> int:
+    """How many samples the tensors of given batch `number` hold."""
     shapes = [tuple(tensor.shape) for tensor in tensors_of(content)]
     if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         raise ChitaError(

@@ -106,6 +106,9 @@ def prune_command(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail where the pattern does not divide a weight.")
     ] = False,
+    loss: Annotated[
+        str | None, typer.Option(help="distill: keep to the dense outputs; labels are not used.")
+    ] = None,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita++",
     solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
     stages: Annotated[
@@ -174,6 +177,7 @@ def prune_command(
         "sparsity": share,
         "pattern": pattern,
         "strict": strict,
+        "loss": loss,
         "method": method,
         "solver": solver,
         "samples": samples,

@@ -19,6 +19,7 @@ from chita.sizes import parse_bytes
 Ridge = float | Literal["auto"]
 
 SCHEDULE = "polynomial"
+LOSSES = (None, "distill", "distill-mse")  # beside functions, which are no data
 STORAGE = ("float32", "bfloat16", "float16")
 
 
@@ -27,6 +28,7 @@ class PruneConfig:
     """The arguments of `chita.prune` that are data; see there for what they mean."""
 
     sparsity: float
+    loss: str | None = None
     method: str = "chita++"
     solver: str | None = None
     samples: int | None = None
@@ -68,6 +70,8 @@ class PruneConfig:
         for name in ("include", "exclude"):
             what = "a glob pattern of parameter names, or several"
             _require(name, getattr(self, name), _are_patterns, what)
+        what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
+        _require("loss", self.loss, LOSSES.__contains__, what)
         _require("metric", self.metric, METRICS.__contains__, f"one of {list(METRICS)}")
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")

@@ -24,7 +24,7 @@ def prune(
     batches: Iterable[Any],
     *,
     sparsity: float | str,
-    loss: Loss | None = None,
+    loss: Loss | str | None = None,
     method: str = "chita++",
     solver: str | None = None,
     samples: int | None = None,
@@ -63,10 +63,15 @@ def prune(
     Args:
         model: any trained module; the device is the model's.
         batches: calibration data, a list, a DataLoader or any other re-iterable of
-            (inputs, targets) or of dicts (then the model's own `.loss` is used).
+            (inputs, targets) or of dicts (then the model's own `.loss` is used). Inputs that are
+            a dict are the model's keywords.
         sparsity: the share of the prunable weights to set to zero, in [0, 1); or "N:M", such as
             "2:4", to keep exactly N of every M neighbours along the inputs of a layer.
-        loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" needs no
+            targets: the network stays close to what it says before pruning. Batches are then
+            inputs (a tensor or a dict), or tuples that start with them; a tensor or logits that
+            comes out is taken for classes, a last hidden state for features. "distill-mse" takes
+            whatever comes out for features, such as an embedding or a regression.
         method: "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
             "magnitude-uniform", of each layer; "obd", "obs", "l-obs", "woodfisher", "woodtaylor",
             "m-fac" or "cbs". Of these last seven only "woodtaylor" uses the first-order term.
@@ -91,7 +96,8 @@ def prune(
         strict: whether a weight that the pattern does not divide is an error; it is left dense
             with a warning otherwise.
         include: glob pattern(s) of parameter names to prune, in place of the weights of Linear
-            and convolution layers.
+            and convolution layers and of attention projections, none of them shared with an
+            embedding.
         exclude: glob pattern(s) of parameter names to leave alone.
         allocation: how the zeros fall on the layers: "global", wherever the method wants them;
             "uniform", the same sparsity for each; "erk", small layers denser; or a dict of glob
@@ -122,6 +128,7 @@ def prune(
     share, pattern = read_sparsity(sparsity, pattern)
     config = PruneConfig(
         sparsity=share,
+        loss=None if callable(loss) else loss,
         method=method,
         solver=solver,
         samples=samples,
@@ -147,13 +154,11 @@ def prune(
         memory=memory,
         storage=storage,
     )
-    if loss is not None and not callable(loss):
-        raise ChitaError(f"loss must be a function of outputs and targets, got {loss!r}")
     if resume and checkpoints is None:
         raise ChitaError("resume=True needs checkpoints, the folder of the run to go on with")
     model = model if inplace else copy.deepcopy(model)
     with joined_ranks() as ranks, convolution_trials(False):
-        run = Run(model, batches, loss, config, ranks)
+        run = Run(model, batches, loss if callable(loss) else None, config, ranks)
         if checkpoints is not None:
             run.keep_stages(Path(checkpoints), resume=resume)
         return run.all_stages(progress)

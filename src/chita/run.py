@@ -19,6 +19,7 @@ from chita.batches import Batch, SampleStream
 from chita.calibration import divide_samples
 from chita.checks import check_finite, check_model
 from chita.config import PruneConfig, kept_weights
+from chita.distill import distilled
 from chita.division import Division
 from chita.errors import ChitaError
 from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
@@ -80,6 +81,8 @@ class Run:
         self.stream = SampleStream(())  # without curvature nothing is read
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
+            if config.loss is not None:
+                self.stream, self.loss = distilled(model, batches, config.loss, config.seed)
             self.samples, self.held_out = divide_samples(self.stream, config)
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.ranks = ranks

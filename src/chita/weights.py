@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 
 from chita.errors import ChitaError
+from chita.prunable import prunable_by_default
 
 Patterns = str | Sequence[str] | None
 
@@ -37,8 +37,8 @@ class Weight:
 class Weights:
     """The prunable weights of a model, in the order of `model.named_parameters()`.
 
-    By default these are the weights of Linear and convolution layers. A weight shared by several
-    modules counts once.
+    By default these are the weights of Linear and convolution layers and of attention (see
+    `chita.prunable`). A weight shared by several modules counts once.
 
     Args:
         model: any module; its parameters are referred to, never copied.
@@ -52,8 +52,8 @@ class Weights:
         chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
         if not chosen:
             raise ChitaError(
-                "the model has no prunable weights: no Linear or convolution layer is left after "
-                f"include={include!r}, exclude={exclude!r}"
+                "the model has no prunable weights: no Linear, convolution or attention layer with "
+                f"weights of its own is left after include={include!r}, exclude={exclude!r}"
             )
         _check_same_kind(chosen)
         self.entries: tuple[Weight, ...] = tuple(_lay_out(chosen))
@@ -136,7 +136,7 @@ def _choose(
                     f"{argument}={pattern!r} matches no parameter; the names are {known}"
                     + (", ..." if len(everything) > 8 else "")
                 )
-    by_default = {id(parameter) for parameter in _layer_weights(model)}
+    by_default = {id(p) for p in prunable_by_default(model)} if include is None else set()
 
     def wanted(names: Iterable[str], parameter: nn.Parameter) -> bool:
         kept = (
@@ -154,12 +154,6 @@ def _choose(
         for name, parameter in model.named_parameters()
         if wanted(names_of[id(parameter)], parameter)
     }
-
-
-def _layer_weights(model: nn.Module) -> Iterator[nn.Parameter]:
-    for module in model.modules():
-        if isinstance(module, (nn.Linear, _ConvNd)) and isinstance(module.weight, nn.Parameter):
-            yield module.weight
 
 
 def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:

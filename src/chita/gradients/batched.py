@@ -17,6 +17,7 @@ from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general
 from chita.gradients.losses import Loss, row_cross_entropies
 from chita.gradients.rules import by_row, rule_for
+from chita.outputs import run_model
 from chita.storage.target import Place
 
 
@@ -39,7 +40,7 @@ def write_rows(
     assert isinstance(batch.content, tuple)
     inputs, targets = batch.content
     with captured(found) as calls:
-        outputs = model(*inputs)
+        outputs = run_model(model, inputs)
     if loss is None:
         losses = row_cross_entropies(outputs, targets, rows)
     else:

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from chita.batches import Batch, tensors_of
 from chita.errors import ChitaError
+from chita.outputs import logits_of, run_model
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -26,11 +27,12 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if isinstance(batch.content, dict):
         return _own_loss(model, batch.content, loss)
     inputs, targets = batch.content
-    return scalar((loss or cross_entropy)(_outputs(model, *inputs), targets))
+    return scalar((loss or cross_entropy)(_outputs(model, inputs), targets))
 
 
 def cross_entropy(outputs: Any, targets: Any) -> Tensor:
     """The mean cross-entropy; says what does not fit instead of torch's message."""
+    outputs = logits_of(outputs)
     try:
         return functional.cross_entropy(outputs, targets)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
@@ -40,9 +42,9 @@ def cross_entropy(outputs: Any, targets: Any) -> Tensor:
         ) from error
 
 
-def row_cross_entropies(outputs: Tensor, targets: Tensor, rows: int) -> Tensor:
+def row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
     """The mean cross-entropy of each of R mini-batches, (R,), from all their samples at once."""
-    each = functional.cross_entropy(outputs, targets, reduction="none")
+    each = functional.cross_entropy(logits_of(outputs), targets, reduction="none")
     counted = (
         torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
     )
@@ -59,15 +61,15 @@ def scalar(value: Any) -> Tensor:
     return value
 
 
-def _outputs(model: nn.Module, *args: Any, **keywords: Any) -> Any:
+def _outputs(model: nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> Any:
     """What the model gives; says what it was given if it fails."""
     try:
-        return model(*args, **keywords)
+        return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
     except (ChitaError, torch.cuda.OutOfMemoryError):
         raise
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        inputs = " and ".join(map(_describe, tensors_of((args, keywords))))
-        raise ChitaError(f"the model fails on inputs {inputs}: {error}") from error
+        given = " and ".join(map(_describe, tensors_of(inputs)))
+        raise ChitaError(f"the model fails on inputs {given}: {error}") from error
 
 
 def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> Tensor:
@@ -75,12 +77,13 @@ def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> 
         raise ChitaError(
             "loss= is for batches of (inputs, targets); with dicts the model's own .loss is used"
         )
-    outputs = _outputs(model, **keywords)
+    outputs = _outputs(model, keywords)
     value = getattr(outputs, "loss", None)
     if value is None:
         raise ChitaError(
             f"the model gave no .loss for a batch with the keys {', '.join(keywords)} "
-            f"(it returned {_describe(outputs)}); add the labels, or give (inputs, targets)"
+            f"(it returned {_describe(outputs)}); add the labels, give (inputs, targets), "
+            "or calibrate without labels by loss='distill'"
         )
     return scalar(value)
 

