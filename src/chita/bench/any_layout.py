@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
         ours = by_place.get((network, sparsity, candidate))
         if ours is None or not rivals:
             continue
-        best = min(rivals, key=lambda row: float(row["loss"]))
+        best = min(rivals, key=_loss)
         original = by_place.get((ours["rescaled_from"], sparsity, candidate))
         lost = None if original is None else original["accuracy"] - ours["accuracy"]
         lines.append(
@@ -126,7 +127,12 @@ def _least_loss(rows: Sequence[Row], place: Row) -> float:
         if (row["network"], row["sparsity"]) == (place["network"], place["sparsity"])
     ]
     rivals = [row for row in here if row["method"] in RIVALS]
-    return min(float(row["loss"]) for row in rivals or here)
+    return min(map(_loss, rivals or here))
+
+
+def _loss(row: Row) -> float:
+    """To compare with; one that is no number is the worst."""
+    return math.inf if math.isnan(row["loss"]) else float(row["loss"])
 
 
 def _table(rows: Sequence[Row]) -> list[Row]:
