@@ -1,3 +1,4 @@
+import copy
 import math
 from collections.abc import Callable
 
@@ -131,6 +132,14 @@ def test_an_interruption_undoes_the_repair_it_meets(fails_at: int) -> None:
     with pytest.raises(KeyboardInterrupt):
         repair(model, dense, loss)
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
+def test_a_pruned_copy_is_repaired_as_the_model_itself() -> None:
+    model, dense, loss = pruned_network()
+    other = copy.deepcopy(model)
+    assert repair(other, dense, loss) == repair(model, dense, loss)
+    found = other.state_dict()
+    assert all(torch.equal(tensor, found[name]) for name, tensor in model.state_dict().items())
 
 
 def test_a_network_with_nothing_to_repair_has_no_rows() -> None:

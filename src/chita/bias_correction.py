@@ -18,15 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
 
 from chita.batches import Batch
 from chita.gradients.capture import owners
 from chita.modes import device_of, evaluating
 from chita.weights import Weights
 
-# (the layer, its output) -> what it hands on instead; None for the output itself.
-Watch = Callable[[nn.Module, Tensor], Tensor | None]
-Means = dict[nn.Module, list[Tensor]]  # (channels,) for each call of a layer
+# (the layer's name, the layer, its output) -> what it hands on instead; None for the output itself.
+Watch = Callable[[str, nn.Module, Tensor], Tensor | None]
+Means = dict[str, list[Tensor]]  # (channels,) for each call of a layer
 
 
 class DenseMeans:
@@ -43,23 +44,26 @@ class DenseMeans:
 
     def __init__(self, model: nn.Module, weights: Weights, batches: Sequence[Batch]) -> None:
         self.batches = batches
-        modules = (owner.module for owner in owners(model, weights))
-        self.layers = [m for m in modules if isinstance(getattr(m, "bias", None), nn.Parameter)]
+        modules = {owner.module for owner in owners(model, weights)}
+        self._names = [
+            name
+            for name, module in model.named_modules()
+            if module in modules and isinstance(getattr(module, "bias", None), nn.Parameter)
+        ]
         self._means = [self._observe(model, batch) for batch in batches]
 
     def _observe(self, model: nn.Module, batch: Batch) -> Means:
-        means: Means = {layer: [] for layer in self.layers}
+        means: Means = {name: [] for name in self._names}
 
-        def note(layer: nn.Module, output: Tensor) -> None:
-            means[layer].append(_channel_means(layer, output))
+        def note(name: str, layer: nn.Module, output: Tensor) -> None:
+            means[name].append(_channel_means(layer, output))
 
-        _pass(model, batch, self.layers, note)
+        _pass(model, batch, self._names, note)
         return means
 
-    @property
-    def biases(self) -> list[nn.Parameter]:
-        """Those of the watched layers."""
-        return [_bias(layer) for layer in self.layers]
+    def biases(self, model: nn.Module) -> list[nn.Parameter]:
+        """Those of the watched layers, in the model itself or a copy of it."""
+        return [_bias(model.get_submodule(name)) for name in self._names]
 
     def bias_shifts(self, model: nn.Module) -> dict[nn.Parameter, Tensor]:
         """What to add to the biases of the pruned model, which stays as it is.
@@ -69,8 +73,8 @@ class DenseMeans:
         """
         shifts: dict[nn.Parameter, _Mean] = {}
 
-        def shift(layer: nn.Module, output: Tensor) -> Tensor | None:
-            dense = next(waiting[layer], None)
+        def shift(name: str, layer: nn.Module, output: Tensor) -> Tensor | None:
+            dense = next(waiting[name], None)
             if dense is None:
                 return None
             difference = dense - _channel_means(layer, output)
@@ -78,8 +82,8 @@ class DenseMeans:
             return output + _along_channels(layer, difference).to(output.dtype)
 
         for batch, means in zip(self.batches, self._means, strict=True):
-            waiting = {layer: iter(calls) for layer, calls in means.items()}
-            _pass(model, batch, self.layers, shift)
+            waiting = {name: iter(calls) for name, calls in means.items()}
+            _pass(model, batch, self._names, shift)
         return {bias: mean.value() for bias, mean in shifts.items()}
 
 
@@ -100,13 +104,16 @@ class _Mean:
 
 
 @torch.no_grad()
-def _pass(model: nn.Module, batch: Batch, layers: list[nn.Module], watch: Watch) -> None:
-    """Run the model on a batch, in eval mode, with the layers watched."""
+def _pass(model: nn.Module, batch: Batch, names: Sequence[str], watch: Watch) -> None:
+    """Run the model on a batch, in eval mode, with the layers of these names watched."""
 
-    def hook(layer: nn.Module, _: Any, output: Any) -> Tensor | None:
-        return watch(layer, output) if _has_channels(layer, output) else None
+    def watched(name: str) -> RemovableHandle:
+        def hook(layer: nn.Module, _: Any, output: Any) -> Tensor | None:
+            return watch(name, layer, output) if _has_channels(layer, output) else None
 
-    handles = [layer.register_forward_hook(hook) for layer in layers]
+        return model.get_submodule(name).register_forward_hook(hook)
+
+    handles = [watched(name) for name in names]
     try:
         with evaluating(model):
             batch.to(device_of(model)).outputs(model)

@@ -49,7 +49,7 @@ def repair(
     Batch norm comes first: what it takes back, biases need not.
 
     Args:
-        model: pruned since `dense` was gathered.
+        model: pruned since `dense` was gathered, or a pruned copy.
         dense: the dense network's means, with the calibration samples, in batches of equal size;
             batch norm needs some dozens of samples in each.
         held_out_loss: model -> its loss on other samples; it leaves the model as it is.
@@ -60,7 +60,7 @@ def repair(
     statistics = [buffer for layer in batch_norm_layers(model) for buffer in layer.buffers()]
     repairs = (
         (BATCH_NORM, statistics, lambda: reestimate_batch_norm(model, dense.batches)),
-        (BIASES, dense.biases, lambda: correct_biases(model, dense)),
+        (BIASES, dense.biases(model), lambda: correct_biases(model, dense)),
     )
     rows: list[RepairRow] = []
     loss: float | None = None
