@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from chita.batches import parse_batch
 from chita.errors import ChitaError
 from chita.modes import device_of, modes_restored
 
 
 @torch.no_grad()
-def reestimate_batch_norm(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     """Set each layer's running mean and variance to their averages over the batches.
 
-    The model sees the batches in train mode, with what augmentation they bring. Momenta and modes
-    are restored; should anything fail, so are the statistics.
+    Batch norm sees the batches in train mode, with what augmentation they bring; all else, such as
+    dropout, is in eval mode. Momenta and modes are restored; should anything fail, so are the
+    statistics.
 
     Args:
         model: changed in place, if it has batch norm layers with running statistics.
-        batches: inputs and targets; the targets are not used.
+        batches: as for `chita.prune`; the targets are not used.
     """
-    layers = [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    layers = batch_norm_layers(model)
     if not layers:
         return
     before = [[buffer.clone() for buffer in layer.buffers()] for layer in layers]
@@ -40,18 +43,23 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[tuple[Tensor, Tens
             layer.momentum = momentum
 
 
-def _run(
-    model: nn.Module, layers: list[_BatchNorm], batches: Iterable[tuple[Tensor, Tensor]]
-) -> None:
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
+    """Those with running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+def _run(model: nn.Module, layers: list[_BatchNorm], batches: Iterable[Any]) -> None:
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # the plain average over all batches
     device = device_of(model)
     seen = 0
     with modes_restored(model):
-        model.train()
-        for inputs, _ in batches:
-            model(inputs.to(device))
+        model.eval()
+        for layer in layers:
+            layer.train()
+        for number, given in enumerate(batches):
+            parse_batch(number, given).to(device).outputs(model)
             seen += 1
     if seen == 0:
         raise ChitaError("batches are empty: batch norm cannot be re-estimated")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chita.data.dataset import Batches
 from chita.errors import ChitaError
@@ -39,6 +39,13 @@ class Batch:
     def to(self, device: torch.device) -> Batch:
         """The same samples on `device`."""
         return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
+
+    def outputs(self, model: nn.Module) -> Any:
+        """What the model gives for these samples."""
+        if isinstance(self.content, dict):
+            return model(**self.content)
+        arguments, _ = self.content
+        return model(*arguments)
 
     def split(self, size: int) -> Iterator[Batch]:
         """Pieces of `size` samples, the last one possibly smaller."""
@@ -235,7 +242,10 @@ def tensors_of(nest: Any) -> list[Tensor]:
     return found
 
 
-def _parse(number: int, given: Any) -> Batch:
+def parse_batch(number: int, given: Any) -> Batch:
+    """What the user gave as batch `number`, checked; one that was parsed before stays as it is."""
+    if isinstance(given, Batch):
+        return given
     content: tuple[tuple[Any, ...], Any] | dict[str, Any]
     if isinstance(given, Mapping):
         content = dict(given)

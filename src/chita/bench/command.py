@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from chita.bench.any import QUICK_NETWORKS, AnyNetwork
 from chita.bench.benchmark import Bench, Benchmark, run_benchmark
 from chita.bench.first_order import FirstOrder
 from chita.bench.gradual import QUICK_SETTINGS, Gradual
@@ -61,6 +62,7 @@ BENCHMARKS = {
             samples=250,
         ),
     ),
+    "any": Sizes(AnyNetwork(), AnyNetwork(QUICK_NETWORKS, samples=200)),
 }
 NAMES = ", ".join(BENCHMARKS)
 

@@ -18,6 +18,7 @@ from chita.errors import ChitaError
 CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
 IMAGENET_CHECKPOINTS = {
     "mobilenetv1": "mobilenetv1_imagenet.safetensors",
+    "mobilenetv1-folded": "mobilenetv1_imagenet_folded.safetensors",
     "resnet50": "resnet50_imagenet.safetensors",
 }
 EMBEDDED = "mlpnet-embedded"  # not the paper's network: its cells must not be taken for those
