@@ -1,34 +1,70 @@
-"""How the calibration samples are divided: the rows of A, and those held out for ridge="auto"."""
+"""How the calibration samples are divided: the rows of A, and those held out to choose by."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from chita.batches import Batch, SampleStream
-from chita.config import PruneConfig
+from chita.config import BATCH, PruneConfig
 from chita.errors import ChitaError
 
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
 HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare
 HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
 HELD_OUT_SHARE = 0.2  # the most of the data that it takes
+# A guarded stage tries eight candidates or so; that they take no longer than the gradients, whose
+# samples cost a forward pass and two as long backward, no more than this part is held out.
+GUARD_PART = 3 / 8
 
 
-def divide_samples(stream: SampleStream, config: PruneConfig) -> tuple[int, list[Batch]]:
-    """n, and the samples held out to choose the ridge by."""
-    batch, wanted = config.batch, config.samples or MOST_SAMPLES
-    spare = max(HELD_OUT, wanted * batch // HELD_OUT_PART) if config.ridge == "auto" else 0
+@dataclass(frozen=True)
+class Calibration:
+    """The samples of a run.
+
+    Attributes:
+        rows: n, the rows of A.
+        batch: m, the samples in a row.
+        held_out: other samples, to choose by.
+    """
+
+    rows: int
+    batch: int
+    held_out: list[Batch]
+
+
+def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
+    """How the samples of a stream are used."""
+    wanted = config.samples or MOST_SAMPLES
+    batch = config.batch or (_pick_batch(stream, wanted, config) if config.guarded else BATCH)
+    spare = _to_hold_out(wanted * batch, config)
     have = stream.count(wanted * batch + spare)
     needed = (config.samples or 1) * batch
     to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
     held = min(spare, to_spare, have - needed)
     if held < min(spare, 1):
         what = f"samples={config.samples} rows" if config.samples else "one row"
-        more = " and some to hold out for ridge='auto'" if spare else ""
+        more = f" and some to hold out for {config.held_out_for}" if spare else ""
         raise ChitaError(
             f"{what} of batch={batch} need {needed} samples{more}, but batches hold {have}; "
             "give more data, or ask for fewer samples or a smaller batch"
-            + (", or give ridge a number" if spare else "")
+            + (", or give ridge a number" if config.held_out_for == "ridge='auto'" else "")
         )
     rows = min(wanted, (have - held) // batch)
-    return rows, stream.hold_out(held, 256) if held else []
+    return Calibration(rows, batch, stream.hold_out(held, 256) if held else [])
+
+
+def _to_hold_out(samples: int, config: PruneConfig) -> int:
+    if config.held_out_for is None:
+        return 0
+    part = samples // HELD_OUT_PART
+    if config.guarded:
+        return max(part, min(HELD_OUT, int(samples * GUARD_PART)))
+    return max(HELD_OUT, part)
+
+
+def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig) -> int:
+    """m, so that the data give the rows wanted: 16 if they can, less if they are few."""
+    most = wanted * BATCH
+    have = stream.count(most + _to_hold_out(most, config))
+    return min(max(math.ceil(have * (1 - HELD_OUT_SHARE) / wanted), 1), BATCH)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from chita.allocation import GLOBAL, RULES
 from chita.errors import ChitaError
+from chita.floor import Floor
+from chita.guard import Forms
 from chita.methods import METHODS, Method, get_method
 from chita.metric import METRICS
 from chita.pattern import NM, Pattern, parse_pattern
@@ -19,6 +21,14 @@ from chita.sizes import parse_bytes
 Ridge = float | Literal["auto"]
 
 SCHEDULE = "polynomial"
+BATCH = 16  # m, unless asked for: that of the paper's MobileNetV1
+AUTO = "auto"
+TRIED_METRICS = ("plain", "fisher", "lamp")  # by metric="auto", the paper's first
+BLOCK = 2000  # the size of the blocks that method="auto" may use, as the paper's
+# Without blocks the rows of A say little about each weight where they are so much fewer; with fewer
+# weights than this, blocks are not worth a trial.
+WHOLE_AT_MOST = 1000  # weights for each row
+BLOCKS_FROM = 100_000  # weights
 LOSSES = (None, "distill", "distill-mse")  # beside functions, which are no data
 STORAGE = ("float32", "bfloat16", "float16")
 
@@ -29,12 +39,12 @@ class PruneConfig:
 
     sparsity: float
     loss: str | None = None
-    method: str = "chita++"
+    method: str = AUTO
     solver: str | None = None
     samples: int | None = None
-    batch: int = 16
+    batch: int | None = None
     ridge: Ridge = "auto"
-    first_order: bool = True
+    first_order: bool | None = None
     stages: int | None = None
     schedule: str | None = None
     start: float = 0.2
@@ -42,7 +52,9 @@ class PruneConfig:
     iterations: int | None = None
     continuation: int = 0
     block_size: int | None = None
-    metric: str = "plain"
+    metric: str | None = None
+    max_loss_increase: float | None = None
+    min_accuracy: float | None = None
     pattern: str | None = None
     strict: bool = False
     include: Sequence[str] | str | None = None
@@ -56,8 +68,7 @@ class PruneConfig:
 
     def __post_init__(self) -> None:
         _require("sparsity", self.sparsity, _is_share, "a number in [0, 1)")
-        _require("batch", self.batch, _is_count, "an integer of at least 1")
-        for name in ("samples", "stages", "block_size"):
+        for name in ("batch", "samples", "stages", "block_size"):
             value = getattr(self, name)
             if value is not None:
                 _require(name, value, _is_count, "an integer of at least 1")
@@ -72,7 +83,7 @@ class PruneConfig:
             _require(name, getattr(self, name), _are_patterns, what)
         what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
         _require("loss", self.loss, LOSSES.__contains__, what)
-        _require("metric", self.metric, METRICS.__contains__, f"one of {list(METRICS)}")
+        self._check_guard()
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._check_allocation()
@@ -83,6 +94,23 @@ class PruneConfig:
         self.plan()
         if self.memory is not None:
             parse_bytes("memory", self.memory)
+
+    def _check_guard(self) -> None:
+        known = (None, AUTO, *METRICS)
+        _require("metric", self.metric, known.__contains__, f"one of {list(known[1:])}")
+        curvature = self.resolve_method().curvature
+        if self.metric not in (None, "plain") and curvature != "fisher":
+            raise ChitaError(
+                f"metric={self.metric!r} needs gradients, which method "
+                f"{self.method!r} does not use; 'auto' and 'chita++' do"
+            )
+        for name in ("max_loss_increase", "min_accuracy"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            _require(name, value, _is_not_negative, "a finite number of at least 0")
+            if not self.guarded:
+                raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
 
     def _check_allocation(self) -> None:
         what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
@@ -127,6 +155,43 @@ class PruneConfig:
         return get_method(self.method, self.solver)
 
     @property
+    def guarded(self) -> bool:
+        """Whether each stage is chosen among candidates by the held-out loss."""
+        return self.method == AUTO
+
+    @property
+    def held_out_for(self) -> str | None:
+        """What samples are held out for; None if for nothing."""
+        if self.guarded:
+            return "method='auto'"
+        if self.metric == AUTO:
+            return "metric='auto'"
+        return "ridge='auto'" if self.ridge == AUTO else None
+
+    @property
+    def floor(self) -> Floor | None:
+        """What the network must keep, if anything was asked for."""
+        if self.max_loss_increase is None and self.min_accuracy is None:
+            return None
+        return Floor(self.max_loss_increase, self.min_accuracy)
+
+    def forms(self, n: int, p: int) -> Forms:
+        """The forms of a stage's problem to choose from: one, where nothing is left open.
+
+        Args:
+            n: the rows of A.
+            p: the weights.
+        """
+        metric = self.metric or (AUTO if self.guarded else "plain")
+        blocks: tuple[int | None, ...] = (self.block_size,)
+        if self.guarded and self.block_size is None and p >= BLOCKS_FROM:
+            blocks = (BLOCK,) if p > WHOLE_AT_MOST * n else (None, BLOCK)
+        first_order: tuple[bool, ...] = (self.first_order is not False,)
+        if self.guarded and self.first_order is None:
+            first_order = (True, False)
+        return Forms(TRIED_METRICS if metric == AUTO else (metric,), blocks, first_order)
+
+    @property
     def budget(self) -> int | None:
         """`memory` in bytes."""
         return None if self.memory is None else parse_bytes("memory", self.memory)
@@ -163,6 +228,10 @@ def _is_share(value: Any) -> bool:
     return _is_number(value) and 0 <= value < 1
 
 
+def _is_not_negative(value: Any) -> bool:
+    return _is_number(value) and math.isfinite(value) and value >= 0
+
+
 def _is_natural(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
@@ -187,6 +256,4 @@ def _are_shares(value: Any) -> bool:
 
 
 def _is_ridge(value: Any) -> bool:
-    return (isinstance(value, str) and value == "auto") or (
-        _is_number(value) and math.isfinite(value) and value >= 0
-    )
+    return (isinstance(value, str) and value == AUTO) or _is_not_negative(value)

@@ -7,7 +7,7 @@ to go along the displacement are settled by the loss on held-out samples: forwar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -88,7 +88,9 @@ class Guarded:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """In words; nothing, where there was no choice."""
+        if not self.trials:
+            return ""
         what = f"{self.form}, lambda = {self.choice.ridge:.2g}"
         if self.step < 1:
             what += ", mask alone" if self.step == 0 else f", {self.step:.0%} of the displacement"
@@ -111,10 +113,13 @@ class Guard:
     Args:
         forms: to choose from.
         ridge: the lambda given, or None to search for it.
+        steps: shares of the displacement to try.
     """
 
-    def __init__(self, forms: Forms, ridge: float | None = None) -> None:
-        self.forms, self._ridge = forms, ridge
+    def __init__(
+        self, forms: Forms, *, ridge: float | None = None, steps: Sequence[float] = STEPS
+    ) -> None:
+        self.forms, self._ridge, self._steps = forms, ridge, steps
         self._form: Form | None = None
         self._searches: dict[Form, RidgeSearch] = {}
         self._turn = 0
@@ -145,8 +150,16 @@ class Guard:
             if other.rank < choice.rank:
                 choice, form = other, rival
         self._form = form
-        choice, step = _best_step(form, choice, still(choice.solution), held_out_loss, trials)
+        step = 1.0
+        if self._steps:
+            points = _points(choice, still(choice.solution), self._steps)
+            choice, step = _best_step(form, choice, points, held_out_loss, trials)
         return Guarded(choice, form, step, trials)
+
+    def only(self, solve: SolveForm) -> Guarded:
+        """The first form, where nothing is held out to choose by."""
+        form, ridge = self.forms.first, self._ridge or 0.0  # without curvature it is unused
+        return Guarded(Choice(solve(form, ridge), ridge, None), form, 1.0, [])
 
     def _first_form(self, solve: SolveForm, scout: HeldOutLoss) -> Form:
         """One kind of form after the other, the best of each kept."""
@@ -202,14 +215,26 @@ def _watched(
     return solve_form, loss
 
 
+def _points(
+    choice: Choice, still: Tensor, steps: Sequence[float]
+) -> Iterator[tuple[float, Solution]]:
+    """Points between the masked weights and the solution, with their shares of the way."""
+    moved = choice.solution.w - still
+    for step in steps:
+        yield step, replace(choice.solution, w=still + step * moved)
+
+
 def _best_step(
-    form: Form, choice: Choice, still: Tensor, held_out_loss: HeldOutLoss, trials: list[Trial]
+    form: Form,
+    choice: Choice,
+    points: Iterable[tuple[float, Solution]],
+    held_out_loss: HeldOutLoss,
+    trials: list[Trial],
 ) -> tuple[Choice, float]:
-    """The best point between the masked weights and the solution, and the share of the way."""
+    """The best of the choice and the points, and its share of the way."""
     best, share = choice, 1.0
-    for step in STEPS:
-        w = still + step * (choice.solution.w - still)
-        found = Choice(replace(choice.solution, w=w), choice.ridge, held_out_loss(w))
+    for step, solution in points:
+        found = Choice(solution, choice.ridge, held_out_loss(solution.w))
         trials.append(Trial(form, choice.ridge, step, found.held_out_loss))
         if found.rank < best.rank:
             best, share = found, step

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.config import PruneConfig
+from chita.repair import RepairRow
 from chita.weights import Weights
 
 
@@ -31,8 +32,11 @@ class StageRow:
     """One stage: what it aimed at, what it solved and what it cost.
 
     `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
-    at; `held_out_loss` the one after it, where ridge="auto" held samples out. A method without
-    curvature has neither, and no objective.
+    at; `held_out_loss` the one after it, where samples were held out. A method without curvature
+    has neither, and no objective. `metric`, `block_size` and `first_order` are the form of its
+    problem, `step` the share of the displacement it took, `candidates` all that was tried before,
+    with their held-out losses, and `why` says in words what was chosen. A stage is not accepted
+    where it falls below a floor that was asked for: its weights were put back.
     """
 
     stage: int
@@ -47,14 +51,24 @@ class StageRow:
     jitter: float
     gradient_seconds: float
     solve_seconds: float
+    guard_seconds: float = 0.0
+    accepted: bool = True
+    metric: str = "plain"
+    block_size: int | None = None
+    first_order: bool = True
+    step: float = 1.0
+    accuracy: float | None = None
+    why: str = ""
+    candidates: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """Where the time went."""
+    """Where the time went; `guard` is what held-out losses took."""
 
     gradients: float
     solve: float
+    guard: float
     total: float
 
 
@@ -72,6 +86,7 @@ class PruneResult:
         peak_memory_bytes: the most memory the process, or its GPU, held.
         config: what was asked for.
         groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
+        repairs: what was tried at the end without training, and whether it helped.
     """
 
     model: nn.Module = field(repr=False)
@@ -83,6 +98,7 @@ class PruneResult:
     peak_memory_bytes: int
     config: PruneConfig
     groups: dict[int, int] | None = None
+    repairs: list[RepairRow] = field(default_factory=list)
 
     @property
     def weights(self) -> int:
@@ -120,6 +136,7 @@ class PruneResult:
             "seed": self.config.seed,
             "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
             "stages": [asdict(row) for row in self.stages],
+            "repairs": [asdict(row) for row in self.repairs],
         }
 
     def __str__(self) -> str:

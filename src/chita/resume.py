@@ -33,7 +33,7 @@ class Finished:
         kept: (p,) bool, the support of the last stage.
         rows: a row for each stage.
         place: where the stream of samples goes on.
-        ridge_step: the last choice of the ridge search.
+        guard: what the next stage's choices go by.
         seconds: what the run has taken so far.
     """
 
@@ -41,7 +41,7 @@ class Finished:
     kept: Tensor
     rows: list[StageRow]
     place: Place
-    ridge_step: int | None
+    guard: dict[str, Any]
     seconds: float
 
 
@@ -95,7 +95,7 @@ class StageFile(KeptRun[Finished]):
                 **tensors,
                 rows=[StageRow(**row) for row in header["rows"]],
                 place=tuple(header["place"]),
-                ridge_step=header["ridge_step"],
+                guard=header["guard"],
                 seconds=header["seconds"],
             )
         return Kept(header["run"], header["stages"], finished)
@@ -108,7 +108,7 @@ class StageFile(KeptRun[Finished]):
             "stages": self.total,
             "rows": [asdict(row) for row in finished.rows],
             "place": finished.place,
-            "ridge_step": finished.ridge_step,
+            "guard": finished.guard,
             "seconds": finished.seconds,
         }
         content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})

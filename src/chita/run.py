@@ -14,33 +14,37 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.allocation import allocate
-from chita.batches import Batch, SampleStream
-from chita.calibration import divide_samples
+from chita.batches import SampleStream
+from chita.bias_correction import DenseMeans
+from chita.calibration import Calibration, divide_samples
 from chita.checks import check_finite, check_model
-from chita.config import PruneConfig, kept_weights
+from chita.config import PruneConfig
 from chita.distill import distilled
 from chita.division import Division
 from chita.errors import ChitaError
-from chita.gradients import Loss, gradient_matrix, layer_inputs, total_loss
+from chita.floor import held_out_accuracy
+from chita.gradients import Loss, gradient_matrix, layer_inputs
+from chita.guard import STEPS, Guard, Guarded
+from chita.held_out import HeldOut
 from chita.l0.algorithm import Layout
-from chita.l0.constraint import ANY_SUPPORT, Constraint
-from chita.l0.groups import Groups
-from chita.l0.problem import NOT_SHARED, Problem
-from chita.l0.solve import Solution, solve_problem
+from chita.l0.problem import NOT_SHARED
 from chita.matrix import GradientMatrix
-from chita.metric import METRICS, Shape
-from chita.patterned import Patterned, choose_weights
+from chita.metric import Shape
+from chita.patterned import choose_weights
+from chita.posed import Posed
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
+from chita.repair import RepairRow, repair
 from chita.resident import peak_memory_bytes
 from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run, fingerprint
-from chita.ridge import Choice, RidgeSearch
+from chita.stage_path import StagePath
 from chita.storage import HeldMatrix, SharedTarget, Store
-from chita.storage.scaled import ScaledMatrix
-from chita.store import check_store, pick_store
+from chita.store import check_store, fitting_memory, pick_store
+from chita.supports import Supports
 from chita.surgeon.layer_wise import LayerInputs
+
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # what batch norm and biases are repaired on
 
 logger = logging.getLogger(__name__)
 
@@ -61,51 +65,50 @@ class Run:
         self.method = config.resolve_method()
         check_model(model)
         self.weights = choose_weights(model, config)
-        self.patterned: Patterned | None = None
-        if config.pattern is not None:
-            self.patterned = Patterned(model, self.weights, config.pattern)
         check_finite(self.weights)
-        self.allocation = allocate(
-            {weight.name: weight.parameter.shape for weight in self.weights},
-            kept_weights(self.weights.size, config.sparsity),
-            rule=config.allocation,
-            at_least=config.at_least,
-            at_most=config.at_most,
-        )
-        self.samples = 0
-        self.held_out: list[Batch] = []
-        self.search = RidgeSearch()
+        self.supports = Supports(model, self.weights, config)
         self.rows: list[StageRow] = []
         self.kept = torch.ones(self.weights.size, dtype=torch.bool, device=self.weights.device)
         self.stage_file: StageFile | None = None
         self.stream = SampleStream(())  # without curvature nothing is read
+        self.calibration = Calibration(0, 1, [])
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
             if config.loss is not None:
                 self.stream, self.loss = distilled(model, batches, config.loss, config.seed)
-            self.samples, self.held_out = divide_samples(self.stream, config)
-        sizes = tuple(weight.parameter.numel() for weight in self.weights)
+            self.calibration = divide_samples(self.stream, config)
+        self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
-        units = self.patterned.units if self.patterned is not None else None
-        self.division = Division(self._sharers(), Layout(sizes, config.block_size, units))
-        check_store(
-            config,
-            self.method,
-            self.division.layout,
-            n=self.samples,
-            device=self.weights.device,
-            ranks=self.division.ranks,
-        )
+        sizes = tuple(weight.parameter.numel() for weight in self.weights)
+        self.shape = Shape(sizes, tuple(len(weight.parameter) for weight in self.weights))
+        forms = config.forms(self.samples, self.weights.size)
+        layout = Layout(sizes, forms.first.block_size, self.supports.units)
+        self.division = Division(self._sharers(), layout)
+        if self.division.ranks.size > 1:  # the columns are divided so that no block is cut
+            forms = replace(forms, block_sizes=forms.block_sizes[:1])
+        self.held_out.ranks = self.division.ranks
+        given = None if config.ridge == "auto" else config.ridge
+        self.guard = Guard(forms, ridge=given, steps=STEPS if config.guarded else ())
         self.store = self._pick_store()
-        if not self.kept_at(config.sparsity):
+        self.dense = self._dense_means()
+        self.dense_loss = self.held_out.loss_now() if config.floor is not None else math.nan
+        if not self.supports.kept(config.sparsity):
             logger.warning(
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
             )
 
-    def kept_at(self, sparsity: float) -> int:
-        """k, the weights that a stage keeps."""
-        k = kept_weights(self.weights.size, sparsity)
-        return k if self.patterned is None else self.patterned.kept(k)
+    @property
+    def samples(self) -> int:
+        """n, the rows of A."""
+        return self.calibration.rows
+
+    def _dense_means(self) -> DenseMeans | None:
+        """What the repair at the end goes by; None if there is none."""
+        if not self.config.guarded:
+            return None
+        samples = min(REPAIR_SAMPLES, self.samples * self.calibration.batch)
+        taken = list(self.stream.take(samples, min(REPAIR_BATCH, samples)))
+        return DenseMeans(self.model, self.weights, taken)
 
     def _sharers(self) -> Ranks:
         """The ranks that share A; without gradients there is little to share, and each does all."""
@@ -115,9 +118,9 @@ class Run:
         if not self.method.streams:
             raise ChitaError(
                 f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
-                "chita++, chita-bso and chita-cd share the work"
+                "auto, chita++, chita-bso and chita-cd share the work"
             )
-        if self.patterned is not None or self.allocation is not None:
+        if not self.supports.any:
             raise ChitaError(NOT_SHARED.format(size))
         weights = fingerprint([("weights", self.weights.vector())])
         own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
@@ -138,15 +141,17 @@ class Run:
 
     def _pick_store(self) -> Store:
         """Where the A of each stage goes: shared by ranks, or as this one's budget allows."""
-        division, n = self.division, self.samples
+        division, n, device = self.division, self.samples, self.weights.device
+        config = self.config
+        if config.guarded and division.ranks.size == 1:
+            config = replace(config, memory=fitting_memory(config, self.weights.size, n, device))
+        check_store(config, self.method, division.layout, n=n, device=device, ranks=division.ranks)
         if division.ranks.size > 1:
             return partial(
                 SharedTarget, ranks=division.ranks, bounds=division.bounds, counts=division.rows(n)
             )
-        kept = [self.kept_at(sparsity) for sparsity in self.config.plan()]
-        return pick_store(
-            self.config, self.method, division.layout, n=n, kept=kept, device=self.weights.device
-        )
+        kept = [self.supports.kept(sparsity) for sparsity in config.plan()]
+        return pick_store(config, self.method, division.layout, n=n, kept=kept, device=device)
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:
         """Write each finished stage into `folder`, after going on from the one found there."""
@@ -159,7 +164,7 @@ class Run:
             self.stream.seek(finished.place)
             self.weights.replace(finished.weights)
             self.rows, self.kept = finished.rows, finished.kept.to(self.weights.device)
-            self.search.last = finished.ridge_step
+            self.guard.load_state(finished.guard)
             self.began -= finished.seconds
 
     def finished(self) -> Finished:
@@ -168,31 +173,40 @@ class Run:
             kept=self.kept,
             rows=self.rows,
             place=self.stream.place,
-            ridge_step=self.search.last,
+            guard=self.guard.state(),
             seconds=time.perf_counter() - self.began,
         )
 
+    def next_sparsity(self) -> float | None:
+        """That of the next stage, or None: planned, or for a guarded run as the loss has it."""
+        config, plan = self.config, self.config.plan()
+        if config.guarded and config.schedule is None:
+            return StagePath(config.start, float(config.sparsity), len(plan)).next(self.rows)
+        return plan[len(self.rows)] if len(self.rows) < len(plan) else None
+
     def all_stages(self, progress: bool) -> PruneResult:
-        plan, done = self.config.plan(), len(self.rows)
-        with stage_bar(len(plan), show=progress) as advance:
+        with stage_bar(len(self.config.plan()), show=progress) as advance:
             for row in self.rows:
                 advance(row.sparsity)
-            for number, sparsity in enumerate(plan[done:], start=done + 1):
+            while (sparsity := self.next_sparsity()) is not None:
                 w0 = self.weights.vector()
                 try:
-                    row, support = self.stage(number, sparsity, w0)
+                    row, support = self.stage(len(self.rows) + 1, sparsity, w0)
                 except BaseException:
                     self.weights.assign(w0)  # a second time, if that itself was interrupted
                     raise
                 self.rows.append(row)
-                self.kept = torch.zeros_like(self.kept)
-                self.kept[support] = True
+                if row.accepted:
+                    self.kept = torch.zeros_like(self.kept)
+                    self.kept[support] = True
                 if self.stage_file is not None:
                     self.stage_file.write(self.finished())
                 advance(sparsity)
+        repairs = self.repair()
         seconds = Seconds(
             gradients=sum(row.gradient_seconds for row in self.rows),
             solve=sum(row.solve_seconds for row in self.rows),
+            guard=sum(row.guard_seconds for row in self.rows),
             total=time.perf_counter() - self.began,
         )
         return PruneResult(
@@ -204,16 +218,23 @@ class Run:
             seconds=seconds,
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
             config=self.config,
-            groups=None if self.patterned is None else self.patterned.counts(self.kept),
+            groups=self.supports.group_counts(self.kept),
+            repairs=repairs,
         )
+
+    def repair(self) -> list[RepairRow]:
+        """Batch norm and biases, where that helps the pruned network."""
+        if self.dense is None:
+            return []
+        return repair(self.model, self.dense, lambda model: self.held_out.loss_now())
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
-        start = time.perf_counter()
+        start, guarded_before = time.perf_counter(), self.held_out.seconds
         matrix, loss = self.gradients(w0)
         middle = time.perf_counter()
-        choice = self.choose(matrix, w0, self.kept_at(sparsity))
-        solution = choice.solution
+        chosen = self.choose(matrix, w0, self.supports.kept(sparsity))
+        solution = chosen.choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
             raise ChitaError(
@@ -221,24 +242,44 @@ class Run:
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
-        end = time.perf_counter()
+        accuracy, accepted = self.judge(chosen.choice.held_out_loss)
+        if not accepted:
+            self.weights.replace(w0)
+        guard_seconds = self.held_out.seconds - guarded_before
         curvature = self.method.curvature
         row = StageRow(
             stage=number,
             sparsity=sparsity,
             kept=len(solution.support),
-            ridge=choice.ridge if curvature != "none" else None,
+            ridge=chosen.choice.ridge if curvature != "none" else None,
             objective=solution.objective if curvature == "fisher" else None,
             loss=loss,
-            held_out_loss=choice.held_out_loss,
+            held_out_loss=chosen.choice.held_out_loss,
             iterations=solution.iterations,
             converged=solution.converged,
             jitter=solution.jitter,
             gradient_seconds=middle - start,
-            solve_seconds=end - middle,
+            solve_seconds=time.perf_counter() - middle - guard_seconds,
+            guard_seconds=guard_seconds,
+            accepted=accepted,
+            **asdict(chosen.form),
+            step=chosen.step,
+            accuracy=accuracy,
+            why=chosen.why,
+            candidates=[trial.to_dict() for trial in chosen.trials],
         )
         logger.info("%s", row)
         return row, solution.support
+
+    def judge(self, loss: float | None) -> tuple[float | None, bool]:
+        """The held-out accuracy, if it was asked for, and whether the floor is kept."""
+        floor = self.config.floor
+        if floor is None or loss is None:
+            return None, True
+        accuracy = None
+        if floor.min_accuracy is not None:
+            accuracy = held_out_accuracy(self.model, self.held_out.batches)
+        return accuracy, floor.holds(loss, self.dense_loss, accuracy)
 
     def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
         """A at the current weights, or what stands for it, and the loss there.
@@ -248,7 +289,7 @@ class Run:
         if self.method.curvature == "none":
             dtype = torch.promote_types(w0.dtype, torch.float32)
             return HeldMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
-        batch, loss = self.config.batch, self.loss
+        batch, loss = self.calibration.batch, self.loss
         if self.method.curvature == "inputs":
             seen = layer_inputs(
                 self.model, self.weights, self.stream, samples=self.samples * batch, loss=loss
@@ -269,55 +310,26 @@ class Run:
         total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))
         return found.matrix, float(total) / self.samples
 
-    def constraint(self, k: int) -> Constraint:
-        """Which supports a stage may have that keeps k weights."""
-        if self.allocation is None:
-            return ANY_SUPPORT
-        least, most = self.allocation.stage(k)
-        return Groups.in_a_row(self.allocation.sizes, least, most, self.weights.device)
-
-    def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Choice:
-        """The solution of a stage with the ridge given, or with the best one found."""
+    def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Guarded:
+        """What the stage does: the solution of the best candidate, or of the only one."""
         config = self.config
         options = replace(
             self.method.options, continuation=config.continuation, seed=int(config.seed)
         )
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)
-        alpha = 1 / config.batch if config.first_order else 0.0
-        start = self.division.part(w0).to(matrix.dtype)
-        constraint = self.constraint(k)
-
-        scale: Tensor | None = None
-        A = matrix
-        if config.metric != "plain":
-            shape = Shape(
-                tuple(w.parameter.numel() for w in self.weights),
-                tuple(len(w.parameter) for w in self.weights),
-            )
-            scale = METRICS[config.metric](matrix, start, shape)
-            A, start = ScaledMatrix(matrix, scale), start * scale
-
-        constraint = ANY_SUPPORT if self.patterned is None else self.patterned.constraint
-
-        def solve(ridge: float) -> Solution:
-            problem = Problem.build(A, start, lam=ridge, alpha=alpha, constraint=constraint)
-            part = solve_problem(
-                problem, k, self.method.algorithm, options=options, layout=self.division.layout
-            )
-            if scale is not None:
-                part = replace(part, w=part.w / scale)
-            return self.division.whole(part)
-
-        def held_out_loss(w: Tensor) -> float:
-            ranks = self.division.ranks
-            with self.weights.lent(w):
-                own = self.held_out[ranks.rank :: ranks.size]
-                total, samples = total_loss(self.model, own, self.loss)
-            both = ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
-            return float(both[0] / both[1])
-
-        if self.held_out:
-            return self.search.choose(solve, held_out_loss)
-        ridge = 0.0 if config.ridge == "auto" else config.ridge  # without curvature it is unused
-        return Choice(solve(ridge), ridge, None)
+        posed = Posed(
+            matrix,
+            w0,
+            k,
+            constraint=self.supports.constraint(k),
+            shape=self.shape,
+            division=self.division,
+            algorithm=self.method.algorithm,
+            options=options,
+            batch=self.calibration.batch,
+        )
+        if self.held_out.batches:
+            held_out = self.held_out
+            return self.guard.choose(posed.solve, posed.still, held_out.loss, held_out.scout)
+        return self.guard.only(posed.solve)

@@ -67,7 +67,7 @@ class StagePath:
         if self.target <= start:
             return 1.0
         left = min(max(1 - (sparsity - start) / (self.target - start), 0.0), 1.0)
-        return 1 - left ** (1 / 3)
+        return 1.0 - float(left ** (1 / 3))
 
 
 def _rising(rows: Sequence[StageRow]) -> bool:

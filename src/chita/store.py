@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,13 +15,17 @@ from chita.l0.algorithm import Layout
 from chita.l0.blocks import batch_bytes
 from chita.l0.coordinate import BLOCK
 from chita.l0.solve import ALGORITHMS
-from chita.memory import check_memory
+from chita.memory import check_memory, free_bytes
 from chita.methods import Method
 from chita.ranks import Ranks
-from chita.sizes import ENTRY
+from chita.resident import resident_bytes
+from chita.sizes import ENTRY, format_bytes
 from chita.storage.plan import Planner, Work, hold
 from chita.storage.target import Store
 
+logger = logging.getLogger(__name__)
+
+FILLED = 0.6  # of what is free goes to A at most, where nobody gave a budget
 SOLVES = 8  # a stage with ridge="auto" tries about so many
 
 
@@ -50,6 +55,24 @@ def check_store(
         raise ChitaError(f"storage must be 'float32' for {who}, got {config.storage!r}")
     if config.budget is None or not streams:
         check_memory(method, layout, n, device, config.budget)
+
+
+def fitting_memory(config: PruneConfig, p: int, n: int, device: torch.device) -> int | str | None:
+    """The budget asked for; if there is none, and A would not fit into what is free, most of that.
+
+    Args:
+        config: what was asked for.
+        p: the weights.
+        n: the rows of A.
+        device: where A is computed.
+    """
+    if config.memory is not None:
+        return config.memory
+    free = free_bytes(device)
+    if free is None or n * p * ENTRY <= FILLED * free:
+        return None
+    logger.info("A does not fit into memory: a budget of %s", format_bytes(int(FILLED * free)))
+    return resident_bytes(device) + int(FILLED * free)
 
 
 def pick_store(

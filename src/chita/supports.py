@@ -1,4 +1,4 @@
-"""Which supports a run may have: any, those of a pattern, or those that layers with limits leave."""
+"""Which supports a run may have: any, those of a pattern, or those within limits of layers."""
 
 from __future__ import annotations
 

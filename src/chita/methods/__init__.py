@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chita.errors import ChitaError
+from chita.methods.auto import AUTO
 from chita.methods.cbs import CBS
 from chita.methods.chita_bso import CHITA_BSO
 from chita.methods.chita_cd import CHITA_CD
@@ -16,10 +17,10 @@ from chita.methods.obs import OBS
 from chita.methods.woodfisher import WOODFISHER
 from chita.methods.woodtaylor import WOODTAYLOR
 
-CHITA = (CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
+CHITA = (AUTO, CHITA_CD, CHITA_BSO, chita_plus_plus(CHITA_BSO))
 SURGEONS = (OBD, OBS, WOODFISHER, WOODTAYLOR, M_FAC)
 METHODS: dict[str, Method] = {
-    method.name: method for method in (MAGNITUDE, MAGNITUDE_UNIFORM, *CHITA, *SURGEONS, CBS, L_OBS)
+    method.name: method for method in (*CHITA, MAGNITUDE, MAGNITUDE_UNIFORM, *SURGEONS, CBS, L_OBS)
 }
 SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
 

@@ -1,0 +1,61 @@
+"""The true loss on samples held out from A: what candidates are chosen by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import Batch
+from chita.gradients import Loss, total_loss
+from chita.ranks import ALONE, Ranks
+from chita.weights import Weights
+
+SCOUT = 4  # one batch in so many tells one form of a problem from another
+
+
+class HeldOut:
+    """Held-out samples, shared out among the ranks.
+
+    Args:
+        model: that is pruned.
+        weights: of the model, p in all.
+        batches: the samples; none, if nothing is chosen by them.
+        loss: of a batch; None for the default.
+
+    Attributes:
+        ranks: those who share the samples.
+        seconds: what all losses have taken so far.
+    """
+
+    def __init__(
+        self, model: nn.Module, weights: Weights, batches: Sequence[Batch], loss: Loss | None
+    ) -> None:
+        self.batches = batches
+        self.ranks: Ranks = ALONE
+        self.seconds = 0.0
+        self._model, self._weights, self._loss = model, weights, loss
+
+    def loss(self, w: Tensor) -> float:
+        """The mean loss of the model with the weights w, (p,)."""
+        with self._weights.lent(w):
+            return self._mean(self.batches)
+
+    def scout(self, w: Tensor) -> float:
+        """The same on a part of the samples."""
+        with self._weights.lent(w):
+            return self._mean(self.batches[: max(1, len(self.batches) // SCOUT)])
+
+    def loss_now(self) -> float:
+        """The loss of the model as it is."""
+        return self._mean(self.batches)
+
+    def _mean(self, batches: Sequence[Batch]) -> float:
+        start = time.perf_counter()
+        own = batches[self.ranks.rank :: self.ranks.size]
+        total, samples = total_loss(self._model, own, self._loss)
+        both = self.ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
+        self.seconds += time.perf_counter() - start
+        return float(both[0] / both[1])
