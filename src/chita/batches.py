@@ -201,7 +201,7 @@ class SampleStream:
 
     def parse(self, number: int, given: Any) -> Batch:
         """The samples of one given batch."""
-        return _parse(number, given)
+        return parse_batch(number, given)
 
     def _after_held_out(self) -> Batch | None:
         """What is left of the first batch that is not wholly held out."""
