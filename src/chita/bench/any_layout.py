@@ -109,6 +109,9 @@ def draw_any(figure: Figure, rows: Sequence[Row]) -> None:
     axes.set_yticks(range(len(places)), [f"{network} {share:.0%}" for network, share in places])
     axes.invert_yaxis()
     axes.set(xscale="log", xlabel=f"loss / that of the best rival, dashed: {SLACK}")
+    axes.tick_params(axis="x", which="both", labelsize="small")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")  # the ratios often lie within one decade
     axes.grid(axis="x", alpha=0.3)
     axes.legend(fontsize="small")
 
