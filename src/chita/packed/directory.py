@@ -1,0 +1,173 @@
+"""What a packed file says about its tensors, written as JSON and believed only after checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from chita.errors import ChitaError
+from chita.packed import dtypes
+from chita.packed.bitmask import mask_bytes
+from chita.packed.deflate import PATTERNS, deflate, inflate
+from chita.packed.strict_json import parse
+from chita.packed.support import FORMS, Code
+
+_MOST_DIMENSIONS = 64
+_MOST_ENTRIES = 2**63 - 1
+_MOST_INFLATION = 100  # bytes of JSON for each stored one; real directories have about ten
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor.
+
+    Attributes:
+        name: in the state dict.
+        dtype: a name of `dtypes.NAMES`.
+        shape: of the dense tensor.
+        support: where its values are; None if it is stored dense.
+        negative_zeros: where it is -0.0 rather than 0.0, if anywhere and not stored dense.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    support: Code | None = None
+    negative_zeros: Code | None = None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def values(self) -> int:
+        """How many values are stored."""
+        return self.size if self.support is None else self.support.count
+
+    @property
+    def codes(self) -> tuple[Code, ...]:
+        return tuple(code for code in (self.support, self.negative_zeros) if code is not None)
+
+    @property
+    def form(self) -> str:
+        return "dense" if self.support is None else self.support.form
+
+
+@dataclass(frozen=True)
+class Directory:
+    """All tensors of a file.
+
+    Attributes:
+        entries: in the order in which codes and values are stored.
+        tied: other name of a tensor -> the name it is stored under.
+        planes: type -> bytes of each of its planes of values.
+    """
+
+    entries: tuple[Entry, ...]
+    tied: Mapping[str, str]
+    planes: Mapping[str, tuple[int, ...]]
+
+    def values_of(self, dtype: str) -> int:
+        """The stored values of a type."""
+        return sum(entry.values for entry in self.entries if entry.dtype == dtype)
+
+
+def write_directory(directory: Directory) -> bytes:
+    """As deflated JSON; what reading would refuse is refused here."""
+    content = {
+        "tensors": [_to_list(entry) for entry in directory.entries],
+        "tied": dict(directory.tied),
+        "planes": {dtype: list(lengths) for dtype, lengths in directory.planes.items()},
+    }
+    _check(directory)
+    return deflate(json.dumps(content, separators=(",", ":")).encode(), PATTERNS)
+
+
+def read_directory(stored: memoryview) -> Directory:
+    """The directory, which is consistent in itself."""
+    match parse(inflate(stored, _MOST_INFLATION * len(stored)), "its directory"):
+        case {"tensors": list(tensors), "tied": dict(tied), "planes": dict(planes), **rest} if (
+            not rest
+        ):
+            directory = Directory(
+                tuple(_from_list(fields) for fields in tensors),
+                {name: _text(first) for name, first in tied.items()},
+                {dtype: _whole_numbers(lengths) for dtype, lengths in planes.items()},
+            )
+        case _:
+            raise ChitaError("its directory has other parts than tensors, tied and planes")
+    _check(directory)
+    return directory
+
+
+def _to_list(entry: Entry) -> list[Any]:
+    codes = [[code.form, code.count, code.length] for code in entry.codes]
+    return [entry.name, entry.dtype, list(entry.shape), *codes]
+
+
+def _from_list(fields: object) -> Entry:
+    match fields:
+        case [str(name), str(dtype), shape, *codes] if len(codes) <= 2:
+            return Entry(name, dtype, _whole_numbers(shape), *map(_read_code, codes))
+    raise ChitaError(f"its directory has no tensor in {_shown(fields)}")
+
+
+def _read_code(fields: object) -> Code:
+    match fields:
+        case [str(form), count, length] if form in FORMS:
+            return Code(form, *_whole_numbers([count, length]))
+    raise ChitaError(f"its directory has no code in {_shown(fields)}")
+
+
+def _whole_numbers(numbers: object) -> tuple[int, ...]:
+    if isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers):
+        return tuple(numbers)
+    raise ChitaError(f"its directory has {_shown(numbers)} in place of whole numbers")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ChitaError(f"its directory has {_shown(value)} in place of a name")
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:60]
+
+
+def _check(directory: Directory) -> None:
+    names = [entry.name for entry in directory.entries]
+    if len({*names, *directory.tied}) < len(names) + len(directory.tied):
+        raise ChitaError("a name stands for two tensors")
+    for name in (*names, *directory.tied):
+        if not name.isprintable():
+            raise ChitaError(f"the name {name!r} cannot be printed")
+    if not set(directory.tied.values()) <= set(names):
+        raise ChitaError("a tied tensor is not there")
+    for entry in directory.entries:
+        _check_entry(entry)
+    used = {entry.dtype for entry in directory.entries}
+    if used != set(directory.planes):
+        raise ChitaError(f"there are planes for {sorted(directory.planes)}, not {sorted(used)}")
+    for dtype, lengths in directory.planes.items():
+        count = directory.values_of(dtype)
+        if len(lengths) != dtypes.width(dtype) or max(lengths) > count:
+            raise ChitaError(f"the planes of {count} values of {dtype} have {lengths} bytes")
+
+
+def _check_entry(entry: Entry) -> None:
+    where = f"{entry.name!r} of shape {entry.shape}"
+    if entry.dtype not in dtypes.NAMES:
+        raise ChitaError(f"{where} has the unknown type {entry.dtype!r}")
+    if len(entry.shape) > _MOST_DIMENSIONS or prod(max(n, 1) for n in entry.shape) > _MOST_ENTRIES:
+        raise ChitaError(f"{where} is too large")
+    if entry.codes and entry.dtype not in dtypes.PRUNABLE:
+        raise ChitaError(f"{where} is {entry.dtype}, which is stored dense")
+    if sum(code.count for code in entry.codes) > entry.size:
+        raise ChitaError(f"{where} has more values than places")
+    for code in entry.codes:
+        if code.form == "mask" and code.length != mask_bytes(entry.size):
+            raise ChitaError(f"{where} has a mask of {code.length} bytes")
