@@ -10,7 +10,6 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.packed import dtypes
-from chita.packed.bitmask import mask_bytes
 from chita.packed.deflate import PATTERNS, deflate, inflate
 from chita.packed.strict_json import parse
 from chita.packed.support import FORMS, Code
@@ -159,15 +158,15 @@ def _check(directory: Directory) -> None:
 
 
 def _check_entry(entry: Entry) -> None:
-    where = f"{entry.name!r} of shape {entry.shape}"
+    fault = None
+    codes = entry.codes
     if entry.dtype not in dtypes.NAMES:
-        raise ChitaError(f"{where} has the unknown type {entry.dtype!r}")
-    if len(entry.shape) > _MOST_DIMENSIONS or prod(max(n, 1) for n in entry.shape) > _MOST_ENTRIES:
-        raise ChitaError(f"{where} is too large")
-    if entry.codes and entry.dtype not in dtypes.PRUNABLE:
-        raise ChitaError(f"{where} is {entry.dtype}, which is stored dense")
-    if sum(code.count for code in entry.codes) > entry.size:
-        raise ChitaError(f"{where} has more values than places")
-    for code in entry.codes:
-        if code.form == "mask" and code.length != mask_bytes(entry.size):
-            raise ChitaError(f"{where} has a mask of {code.length} bytes")
+        fault = f"has the unknown type {entry.dtype!r}"
+    elif len(entry.shape) > _MOST_DIMENSIONS or prod(n or 1 for n in entry.shape) > _MOST_ENTRIES:
+        fault = "is too large"
+    elif codes and entry.dtype not in dtypes.PRUNABLE:
+        fault = f"is {entry.dtype}, which is stored dense"
+    elif codes and sum(code.count for code in codes) > entry.size:
+        fault = "has more values than places"
+    if fault is not None:
+        raise ChitaError(f"{entry.name!r} of shape {entry.shape} {fault}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -10,7 +12,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 
 Bytes = npt.NDArray[np.uint8]  # (n, width): a row for each number, little-endian
-Words = npt.NDArray[np.unsignedinteger]  # (n,): the bits of each number
+Words = npt.NDArray[Any]  # (n,): the bits of each number
 
 # The names of safetensors.
 _BY_NAME: dict[str, torch.dtype] = {
@@ -33,7 +35,11 @@ _BY_NAME: dict[str, torch.dtype] = {
     "BOOL": torch.bool,
 }
 _BY_TYPE = {dtype: name for name, dtype in _BY_NAME.items()}
-_WORD = {"F32": np.dtype("<u4"), "F16": np.dtype("<u2"), "BF16": np.dtype("<u2")}
+_WORD: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<u4"),
+    "F16": np.dtype("<u2"),
+    "BF16": np.dtype("<u2"),
+}
 
 NAMES = frozenset(_BY_NAME)
 PRUNABLE = frozenset(_WORD)  # stored without their zeros; all other types are stored dense

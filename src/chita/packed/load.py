@@ -55,7 +55,10 @@ def _check_exact_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], 
         if tensor.is_meta:
             raise ChitaError(f"into has no memory for {name!r}: it is on the meta device")
     for name, first in find_ties(wanted).items():
-        if found[name] is not found[first] and (to_bytes(found[name]) != to_bytes(found[first])).any():
+        if (
+            found[name] is not found[first]
+            and (to_bytes(found[name]) != to_bytes(found[first])).any()
+        ):
             raise ChitaError(
                 f"checkpoint {path} does not fit the model: {name!r} and {first!r} are tied in the "
                 "model and different in the file"

@@ -15,8 +15,8 @@ from chita.errors import ChitaError
 from chita.packed.deflate import RUNS_ONLY, deflate, inflate
 from chita.packed.dtypes import Bytes
 
-_SAMPLE = 2**16  # bytes that show whether a plane shrinks
-_GAIN = 0.97
+_SAMPLE = 2**13  # bytes that show whether a plane shrinks
+_WORTH_IT = 0.9  # of its bytes: to inflate costs more time than to read
 
 
 def encode(values: Bytes) -> list[bytes]:
@@ -36,8 +36,8 @@ def decode(planes: Sequence[memoryview], count: int) -> Bytes:
 
 
 def _shrunk(plane: bytes) -> bytes:
-    sample = plane[:_SAMPLE]
-    if len(deflate(sample, RUNS_ONLY)) >= _GAIN * len(sample):
+    sample = plane[:: 1 + len(plane) // _SAMPLE]
+    if len(deflate(sample, RUNS_ONLY)) > _WORTH_IT * len(sample):
         return plane
     deflated = deflate(plane, RUNS_ONLY)
     return deflated if len(deflated) < len(plane) else plane

@@ -1,4 +1,4 @@
-"""Reading a packed file: no code is run, and nothing is allocated that its bytes do not account for.
+"""Reading a packed file: nothing is run as code, and no more memory taken than it accounts for.
 
 A mask has a bit for every place, a code of differences one for 256 places, and deflate makes at
 most 1032 bytes of one. All these are checked before the memory is taken: a file gives no more than
@@ -8,7 +8,7 @@ most 1032 bytes of one. All these are checked before the memory is taken: a file
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -62,15 +62,15 @@ def _cut(part: memoryview, lengths: list[int]) -> Iterator[memoryview]:
     stops = list(accumulate(lengths, initial=0))
     if stops[-1] != len(part):
         raise ChitaError(f"its directory accounts for {stops[-1]} bytes of {len(part)}")
-    return (part[start:stop] for start, stop in zip(stops, stops[1:], strict=False))
+    return (part[start:stop] for start, stop in pairwise(stops))
 
 
 def _decode(entry: Entry, codes: Iterator[memoryview], values: Bytes) -> Bytes:
     """The numbers of a tensor on memory of their own, shape (size, width)."""
     if entry.support is None:
-        return values.copy()
+        return np.array(values)
     sets = [support.decode(code, next(codes), entry.size) for code in entry.codes]
-    numbers = np.zeros((entry.size, values.shape[1]), dtype=np.uint8)
+    numbers: Bytes = np.zeros((entry.size, values.shape[1]), dtype=np.uint8)
     words = dtypes.to_words(numbers, entry.dtype)
     words[sets[0]] = dtypes.to_words(values, entry.dtype)
     for negative in sets[1:]:

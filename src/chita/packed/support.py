@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from chita.packed import bitmask, deltas
 from chita.packed.bitmask import Positions
 
-FORMS = {"mask": bitmask, "deltas": deltas}
+_READERS = {"mask": bitmask.decode, "deltas": deltas.decode}
+FORMS = frozenset(_READERS)
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,7 @@ class Code:
     """How a set of positions is stored.
 
     Attributes:
-        form: a key of `FORMS`.
+        form: one of `FORMS`.
         count: positions in the set.
         length: bytes of the code.
     """
@@ -27,16 +28,15 @@ class Code:
 
 def encode(positions: Positions, size: int) -> tuple[Code, bytes]:
     """The smaller code of `positions` (increasing, in [0, size)), and what it is."""
-    form, shortest = "mask", bitmask.mask_bytes(size)
     # n runs take at least size / 2^k + n k bits: from half of the places on, never less than size.
     if 2 * len(positions) < size:
         content = deltas.encode(positions, size)
-        if len(content) < shortest:
+        if len(content) < bitmask.mask_bytes(size):
             return Code("deltas", len(positions), len(content)), content
     content = bitmask.encode(positions, size)
-    return Code(form, len(positions), len(content)), content
+    return Code("mask", len(positions), len(content)), content
 
 
 def decode(code: Code, content: memoryview, size: int) -> Positions:
     """The positions, shape (count,)."""
-    return FORMS[code.form].decode(content, code.count, size)
+    return _READERS[code.form](content, code.count, size)

@@ -27,7 +27,7 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
     and whole, or not at all.
 
     Args:
-        model: a module, wrapped by DistributedDataParallel or torch.compile or not; or a state dict.
+        model: a module, bare or in DistributedDataParallel or torch.compile, or a state dict.
         path: of a safetensors file, of the format in docs/format.md.
     """
     tensors = unwrapped(model).state_dict() if isinstance(model, nn.Module) else model
@@ -71,9 +71,9 @@ def _encode(name: str, tensor: Tensor) -> tuple[Entry, list[bytes], Bytes]:
     if dtype not in dtypes.PRUNABLE:
         return dense
     words = dtypes.to_words(numbers, dtype)
-    kept = np.flatnonzero(words != 0)
-    if len(kept) == len(words):
+    if words.all():
         return dense
+    kept = np.flatnonzero(words != 0)
     sets = [kept]
     negative = words[kept] == dtypes.negative_zero(dtype)
     if negative.any():
