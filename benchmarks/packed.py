@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import tempfile
 from argparse import ArgumentParser
 from collections import Counter
@@ -104,8 +105,8 @@ def prune_smallest(weights: Weights, sparsity: float) -> None:
 def bound(model: nn.Module, weights: Weights, sparsity: float) -> float:
     """Bytes: the entropy of the supports, kept weights in four bytes, and all other tensors."""
     shares = [share for share in (sparsity, 1 - sparsity) if share]
-    entropy = -sum(share * math.log2(share) for share in shares)
-    everything = sum(tensor.nbytes for tensor in model.state_dict().values())
+    entropy: float = -sum(share * math.log2(share) for share in shares)
+    everything: int = sum(tensor.nbytes for tensor in model.state_dict().values())
     rest = everything - 4 * weights.size
     return rest + weights.size * ((1 - sparsity) * 4 + entropy / 8)
 
@@ -192,37 +193,34 @@ def shift(content: bytes, draw: random.Random) -> bytes:
 
 
 def edit_header(content: bytes, draw: random.Random) -> bytes:
-    """A number or a character of the header is another one, its length is right."""
+    """The header says something else, and has the length it says."""
     length = int.from_bytes(content[:8], "little")
-    header = content[8 : 8 + length].decode()
-    if draw.random() < 0.5:
-        numbers = [i for i, character in enumerate(header) if character.isdigit()]
-        place = draw.choice(numbers)
-        new = draw.choice(("-1", "0", "1e9", "99999999999999999999", "null", "[]", "1"))
-    else:
-        place, new = draw.randrange(len(header)), draw.choice('{}[]",:x \u00e9')
-    text = (header[:place] + new + header[place + 1 :]).encode()
+    text = edit_json(content[8 : 8 + length].decode(), draw).encode()
     return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def forge(content: bytes, draw: random.Random) -> bytes:
     """Any part is changed, and the digest made to agree."""
-    parts = take_apart(content)
-    directory, supports, values = bytes(parts.directory), bytes(parts.supports), bytes(parts.values)
+    found = take_apart(content)
+    parts = [bytes(found.directory), bytes(found.supports), bytes(found.values)]
     target = draw.randrange(3)
     if target == 0:
-        text = inflate(parts.directory, 10**6).decode()
-        numbers = [i for i, character in enumerate(text) if character.isdigit()]
-        place = draw.choice(numbers)
-        new = draw.choice(
-            (str(draw.randrange(100)), "-3", "10000000000000", "1.5", '"F64"', "true")
-        )
-        directory = deflate((text[:place] + new + text[place + 1 :]).encode(), PATTERNS)
-    elif target == 1:
-        supports = flip_bits(supports, draw)
+        text = edit_json(inflate(found.directory, 10**6).decode(), draw)
+        parts[0] = deflate(text.encode(), PATTERNS)
     else:
-        values = draw.choice((flip_bits, shift))(values, draw)
-    return assemble(directory, supports, values)
+        parts[target] = draw.choice((flip_bits, shift))(parts[target], draw)
+    return assemble(*parts)
+
+
+def edit_json(text: str, draw: random.Random) -> str:
+    """A number, a string or a character is another one."""
+    token = draw.choice((r"\d+", r'"[^"]*"', r"."))
+    match = draw.choice(list(re.finditer(token, text)))
+    near = str(draw.randrange(2000))
+    new = draw.choice(
+        (near, "-1", "1e9", "9" * 20, "9" * 5000, "null", "[]", "{}", '"F64"', ",", "")
+    )
+    return text[: match.start()] + new + text[match.end() :]
 
 
 KINDS = (flip_bits, cut, shift, edit_header, forge)

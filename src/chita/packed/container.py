@@ -110,11 +110,11 @@ def _cut(header: dict[str, Any], data: memoryview) -> Iterator[memoryview]:
     end = 0
     for name in PARTS:
         match header[name]:
-            case {"dtype": "U8", "shape": [length], "data_offsets": [start, stop]} if (
-                type(start) is type(stop) is int and start == end <= stop == start + length
+            case {"dtype": "U8", "shape": [int(length)], "data_offsets": [start, int(stop)]} if (
+                start == end and stop == end + length and length >= 0
             ):
+                yield data[end:stop]
                 end = stop
-                yield data[start:stop]
             case _:
                 raise ChitaError(f"its part {name!r} is not where it should be")
     if end != len(data):

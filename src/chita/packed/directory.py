@@ -27,15 +27,14 @@ class Entry:
         name: in the state dict.
         dtype: a name of `dtypes.NAMES`.
         shape: of the dense tensor.
-        support: where its values are; None if it is stored dense.
-        negative_zeros: where it is -0.0 rather than 0.0, if anywhere and not stored dense.
+        codes: of the positions of its values, and of those of -0.0 if there are any; none at all
+            if it is stored dense.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    support: Code | None = None
-    negative_zeros: Code | None = None
+    codes: tuple[Code, ...] = ()
 
     @property
     def size(self) -> int:
@@ -44,15 +43,11 @@ class Entry:
     @property
     def values(self) -> int:
         """How many values are stored."""
-        return self.size if self.support is None else self.support.count
-
-    @property
-    def codes(self) -> tuple[Code, ...]:
-        return tuple(code for code in (self.support, self.negative_zeros) if code is not None)
+        return self.codes[0].count if self.codes else self.size
 
     @property
     def form(self) -> str:
-        return "dense" if self.support is None else self.support.form
+        return self.codes[0].form if self.codes else "dense"
 
 
 @dataclass(frozen=True)
@@ -75,13 +70,13 @@ class Directory:
 
 
 def write_directory(directory: Directory) -> bytes:
-    """As deflated JSON; what reading would refuse is refused here."""
+    """As deflated JSON."""
+    _check_names(directory)
     content = {
         "tensors": [_to_list(entry) for entry in directory.entries],
         "tied": dict(directory.tied),
         "planes": {dtype: list(lengths) for dtype, lengths in directory.planes.items()},
     }
-    _check(directory)
     return deflate(json.dumps(content, separators=(",", ":")).encode(), PATTERNS)
 
 
@@ -98,7 +93,8 @@ def read_directory(stored: memoryview) -> Directory:
             )
         case _:
             raise ChitaError("its directory has other parts than tensors, tied and planes")
-    _check(directory)
+    _check_names(directory)
+    _check_sizes(directory)
     return directory
 
 
@@ -110,7 +106,7 @@ def _to_list(entry: Entry) -> list[Any]:
 def _from_list(fields: object) -> Entry:
     match fields:
         case [str(name), str(dtype), shape, *codes] if len(codes) <= 2:
-            return Entry(name, dtype, _whole_numbers(shape), *map(_read_code, codes))
+            return Entry(name, dtype, _whole_numbers(shape), tuple(map(_read_code, codes)))
     raise ChitaError(f"its directory has no tensor in {_shown(fields)}")
 
 
@@ -137,36 +133,41 @@ def _shown(value: object) -> str:
     return repr(value)[:60]
 
 
-def _check(directory: Directory) -> None:
-    names = [entry.name for entry in directory.entries]
-    if len({*names, *directory.tied}) < len(names) + len(directory.tied):
+def _check_names(directory: Directory) -> None:
+    names = [*(entry.name for entry in directory.entries), *directory.tied]
+    if len(set(names)) < len(names):
         raise ChitaError("a name stands for two tensors")
-    for name in (*names, *directory.tied):
+    for name in names:
         if not name.isprintable():
-            raise ChitaError(f"the name {name!r} cannot be printed")
-    if not set(directory.tied.values()) <= set(names):
+            raise ChitaError(f"the name {_shown(name)} cannot be printed")
+    if not set(directory.tied.values()) <= {entry.name for entry in directory.entries}:
         raise ChitaError("a tied tensor is not there")
+
+
+def _check_sizes(directory: Directory) -> None:
     for entry in directory.entries:
         _check_entry(entry)
     used = {entry.dtype for entry in directory.entries}
     if used != set(directory.planes):
-        raise ChitaError(f"there are planes for {sorted(directory.planes)}, not {sorted(used)}")
+        given = _shown(sorted(directory.planes))
+        raise ChitaError(f"it has values of the types {given}, not {sorted(used)}")
     for dtype, lengths in directory.planes.items():
         count = directory.values_of(dtype)
         if len(lengths) != dtypes.width(dtype) or max(lengths) > count:
-            raise ChitaError(f"the planes of {count} values of {dtype} have {lengths} bytes")
+            raise ChitaError(
+                f"the planes of {count} values of {dtype} have {_shown(lengths)} bytes"
+            )
 
 
 def _check_entry(entry: Entry) -> None:
     fault = None
-    codes = entry.codes
     if entry.dtype not in dtypes.NAMES:
-        fault = f"has the unknown type {entry.dtype!r}"
+        fault = f"has the unknown type {_shown(entry.dtype)}"
     elif len(entry.shape) > _MOST_DIMENSIONS or prod(n or 1 for n in entry.shape) > _MOST_ENTRIES:
         fault = "is too large"
-    elif codes and entry.dtype not in dtypes.PRUNABLE:
+    elif entry.codes and entry.dtype not in dtypes.PRUNABLE:
         fault = f"is {entry.dtype}, which is stored dense"
-    elif codes and sum(code.count for code in codes) > entry.size:
+    elif sum(code.count for code in entry.codes) > entry.size:
         fault = "has more values than places"
     if fault is not None:
-        raise ChitaError(f"{entry.name!r} of shape {entry.shape} {fault}")
+        raise ChitaError(f"{_shown(entry.name)} of shape {_shown(entry.shape)} {fault}")

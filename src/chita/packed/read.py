@@ -67,7 +67,7 @@ def _cut(part: memoryview, lengths: list[int]) -> Iterator[memoryview]:
 
 def _decode(entry: Entry, codes: Iterator[memoryview], values: Bytes) -> Bytes:
     """The numbers of a tensor on memory of their own, shape (size, width)."""
-    if entry.support is None:
+    if not entry.codes:
         return np.array(values)
     sets = [support.decode(code, next(codes), entry.size) for code in entry.codes]
     numbers: Bytes = np.zeros((entry.size, values.shape[1]), dtype=np.uint8)

@@ -71,16 +71,16 @@ def _encode(name: str, tensor: Tensor) -> tuple[Entry, list[bytes], Bytes]:
     if dtype not in dtypes.PRUNABLE:
         return dense
     words = dtypes.to_words(numbers, dtype)
-    if words.all():
+    magnitudes = words << 1  # without their signs
+    if magnitudes.all():
         return dense
-    kept = np.flatnonzero(words != 0)
-    sets = [kept]
-    negative = words[kept] == dtypes.negative_zero(dtype)
-    if negative.any():
-        sets = [kept[~negative], kept[negative]]
+    sets = [np.flatnonzero(magnitudes != 0)]
+    negative_zeros = np.flatnonzero(words == dtypes.negative_zero(dtype))
+    if len(negative_zeros):
+        sets.append(negative_zeros)
     coded = [support.encode(positions, len(words)) for positions in sets]
     contents = [content for _, content in coded]
     values = dtypes.from_words(words[sets[0]])
     if sum(map(len, contents)) + values.nbytes >= numbers.nbytes:
         return dense
-    return Entry(name, dtype, shape, *(code for code, _ in coded)), contents, values
+    return Entry(name, dtype, shape, tuple(code for code, _ in coded)), contents, values
