@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.packed.deflate import PATTERNS, RUNS_ONLY, deflate, inflate
+from chita.packed.deflate import FREQUENCIES, PATTERNS, RUNS, deflate, inflate
 
 
-@given(st.binary(max_size=500), st.sampled_from([PATTERNS, RUNS_ONLY]))
+@given(st.binary(max_size=500), st.sampled_from([PATTERNS, RUNS, FREQUENCIES]))
 def test_round_trip(content: bytes, strategy: int) -> None:
     stream = deflate(content, strategy)
     assert inflate(memoryview(stream), len(content)) == content

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.packed.deflate import RUNS_ONLY, deflate
+from chita.packed.deflate import RUNS, deflate
 from chita.packed.planes import decode, encode
 
 
@@ -31,7 +31,7 @@ def test_half_precision_stored_as_float32_takes_half() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x00" * 50, b"ab" * 200])
 def test_a_plane_of_another_length_is_refused(content: bytes) -> None:
-    planes = [memoryview(deflate(content, RUNS_ONLY))]
+    planes = [memoryview(deflate(content, RUNS))]
     for count in (100, 10**15):
         with pytest.raises(ChitaError):
             decode(planes, count)

@@ -30,7 +30,8 @@ def encode(positions: Positions, size: int) -> bytes:
         size: places.
     """
     runs = np.diff(positions, prepend=-1, append=size) - 1
-    k = _low_bits(runs)
+    mean_run = (size - len(positions)) // len(runs)
+    k = min(max(mean_run.bit_length() - 1, 0), MAX_LOW_BITS)  # the best one for a random set
     low = (runs & ((1 << k) - 1)).astype(np.uint8)
     low_bits = (low >> np.arange(k, dtype=np.uint8)[:, None]) & 1
     ones = np.cumsum((runs >> k) + 1) - 1
@@ -58,10 +59,3 @@ def decode(code: memoryview, count: int, size: int) -> Positions:
     if positions[-1] != size:
         raise ChitaError(f"the differences add up to {positions[-1]} places, not to {size}")
     return positions[:-1]
-
-
-def _low_bits(runs: Positions) -> int:
-    """The k of the shortest code, sought near the one that is right for runs of equal length."""
-    about = int(runs.mean()).bit_length()
-    nearby = range(min(max(about - 2, 0), MAX_LOW_BITS), min(about, MAX_LOW_BITS) + 1)
-    return min(nearby, key=lambda k: len(runs) * (k + 1) + int((runs >> k).sum()))

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from chita.errors import ChitaError
-from chita.packed.deflate import RUNS_ONLY, deflate, inflate
+from chita.packed.deflate import FREQUENCIES, RUNS, deflate, inflate
 from chita.packed.dtypes import Bytes
 
-_SAMPLE = 2**13  # bytes that show whether a plane shrinks
+_SHORT = 64  # bytes that are not worth a try
+_SAMPLE = 2**12  # bytes that show whether a plane shrinks
 _WORTH_IT = 0.9  # of its bytes: to inflate costs more time than to read
 
 
@@ -36,8 +37,11 @@ def decode(planes: Sequence[memoryview], count: int) -> Bytes:
 
 
 def _shrunk(plane: bytes) -> bytes:
-    sample = plane[:: 1 + len(plane) // _SAMPLE]
-    if len(deflate(sample, RUNS_ONLY)) > _WORTH_IT * len(sample):
+    if len(plane) < _SHORT:
         return plane
-    deflated = deflate(plane, RUNS_ONLY)
+    sample = plane[:: 1 + len(plane) // _SAMPLE]
+    length, strategy = min((len(deflate(sample, way)), way) for way in (FREQUENCIES, RUNS))
+    if length > _WORTH_IT * len(sample):
+        return plane
+    deflated = deflate(plane, strategy)
     return deflated if len(deflated) < len(plane) else plane
