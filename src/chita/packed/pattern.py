@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-_LARGEST_GROUP = 32
+from chita.pattern import LARGEST_M
+
 _FULL = 0.99  # of the places that N:M leaves: some of the weights kept may be zero by chance
 
 
@@ -22,7 +23,7 @@ def find_pattern(tensor: Tensor) -> str:
     if bool(kept.all()):
         return "dense"
     for rows in _along_inputs(kept):
-        for m in range(2, _LARGEST_GROUP + 1):
+        for m in range(2, LARGEST_M + 1):
             if n := _kept_of_each(rows, m):
                 return f"{n}:{m}"
     return "unstructured"
