@@ -137,6 +137,17 @@ def test_masks_zero_what_they_drop() -> None:
     assert model.weight.requires_grad
 
 
+def test_pruned_weights_have_no_sign() -> None:
+    """-0.0 is equal to zero, and yet has a bit that files must keep."""
+    model = nn.Linear(3, 2, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(-1.0)
+    apply_masks(model, {"weight": torch.zeros(2, 3, dtype=torch.bool)})
+    assert not torch.signbit(model.weight).any()
+    Weights(model).replace(torch.tensor([-0.0, 0.0, -1.0, -0.0, 2.0, 0.0]))
+    assert torch.signbit(model.weight).flatten().tolist() == [False, False, True, *[False] * 3]
+
+
 def test_masks_go_by_either_name_of_a_tied_weight() -> None:
     model = tied()
     apply_masks(model, {"second.weight": torch.zeros(4, 4, dtype=torch.bool)})

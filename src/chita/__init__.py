@@ -3,6 +3,7 @@
 from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.l0 import Options, Solution, solve
+from chita.packed import load, save
 from chita.prune import prune
 from chita.result import PruneResult
 from chita.sensitivity import SensitivityResult, sensitivity
@@ -18,7 +19,9 @@ __all__ = [
     "SensitivityResult",
     "Solution",
     "apply_masks",
+    "load",
     "prune",
+    "save",
     "sensitivity",
     "solve",
 ]

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.files import write_whole
+from chita.fit import check_fit
+from chita.packed.container import is_packed
+from chita.packed.read import read_packed
 
 _PICKLED = (".pt", ".pth")
-NAMED = 10  # names in a message at most
 _WRAPPERS = ("state_dict", "model")
 
 
@@ -22,22 +24,22 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> None:
 
     Args:
         model: its state dict says what the checkpoint must hold.
-        path: a safetensors file, or a .pt or .pth file with a state dict, which may sit under
-            "state_dict" or "model".
+        path: a safetensors file, packed by `chita.save` or not, or a .pt or .pth file with a state
+            dict, which may sit under "state_dict" or "model".
     """
+    found = read_checkpoint(path)
+    check_fit(model.state_dict(), found, path)
+    model.load_state_dict(found)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name: safetensors, packed or not, or .pt or .pth."""
     path = Path(path)
     if path.is_dir():
         raise ChitaError(f"checkpoint {path} is a folder: give a file")
-    found = _read_pickled(path) if path.suffix in _PICKLED else _read_safetensors(path)
-    wanted = model.state_dict()
-    _check_names(wanted, found, path)
-    for name, tensor in wanted.items():
-        if found[name].shape != tensor.shape:
-            raise ChitaError(
-                f"checkpoint {path} does not fit the model: {name!r} has shape "
-                f"{tuple(found[name].shape)}, the model's is {tuple(tensor.shape)}"
-            )
-    model.load_state_dict(found)
+    if path.suffix in _PICKLED:
+        return _read_pickled(path)
+    return read_packed(path)[1] if is_packed(path) else _read_safetensors(path)
 
 
 def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
@@ -77,20 +79,3 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
             f"under {' or '.join(map(repr, _WRAPPERS))}"
         )
     return content
-
-
-def _check_names(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:
-    missing = [name for name in wanted if name not in found]
-    extra = [name for name in found if name not in wanted]
-    faults = [
-        f"{kind} {_first(names)}"
-        for kind, names in (("missing:", missing), ("not in the model:", extra))
-        if names
-    ]
-    if faults:
-        raise ChitaError(f"checkpoint {path} does not fit the model; {'; '.join(faults)}")
-
-
-def _first(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

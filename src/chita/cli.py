@@ -1,4 +1,4 @@
-"""The command line: chita prune, gradual, sensitivity, train, data get, demo and bench."""
+"""The command line: chita prune, gradual, sensitivity, train, pack, data get, demo and bench."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ from chita.inputs import (
 from chita.launch import first_rank_first, resumable
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
+from chita.packed.command import inspect_command, pack_command, unpack_command
 from chita.pattern import read_sparsity
 from chita.progress import step_bar
 from chita.prune import prune
@@ -58,6 +59,9 @@ app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
 app.command("gradual")(gradual_command)
 app.command("sensitivity")(sensitivity_command)
+app.command("pack")(pack_command)
+app.command("unpack")(unpack_command)
+app.command("inspect")(inspect_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]

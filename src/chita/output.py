@@ -15,6 +15,8 @@ from chita.checkpoint import save_checkpoint
 from chita.errors import ChitaError
 from chita.files import write_whole
 
+MODEL_FILE = "model.safetensors"
+
 
 def prepare_folder(folder: Path) -> None:
     """Make sure that `folder` can be written to, before any work is done for it."""
@@ -43,7 +45,7 @@ def write_run(
         config: what was asked for.
         record: what came of it.
     """
-    save_checkpoint(model, folder / "model.safetensors")
+    save_checkpoint(model, folder / MODEL_FILE)
     save_checkpoint(masks, folder / "masks.safetensors")
     write_whole(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False).encode())
     write_whole(folder / "result.json", f"{json.dumps(record, indent=2)}\n".encode())

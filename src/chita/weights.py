@@ -78,7 +78,7 @@ class Weights:
         """Write the vector for good; interrupted half-way, the model is as it was before."""
         before = self.vector()
         try:
-            self.assign(vector)
+            self.assign(vector + 0.0)  # without -0.0, which a packed file stores
         except BaseException:
             self.assign(before)
             raise
@@ -114,7 +114,8 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
                 f"{tuple(parameters[name].shape)}, got {mask.dtype} of shape {tuple(mask.shape)}"
             )
     for name, mask in masks.items():
-        parameters[name].mul_(mask.to(parameters[name].device))
+        # Not by a product, which makes -0.0 of negative weights: a packed file stores those.
+        parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
 
 
 def _as_tuple(patterns: Patterns) -> tuple[str, ...] | None:

@@ -80,6 +80,8 @@ def test_the_mask_holds(name: str, method: str) -> None:
         train(model, optimizer, partial(check, sparsity))
     assert checked == 21
     pruner.finalize()
+    pruned = Weights(model).vector()
+    assert not torch.signbit(pruned[pruned == 0]).any()
     assert_sparse(pruner, model, 0.95)
     assert list(model.state_dict()) == keys
     train(model, optimizer)

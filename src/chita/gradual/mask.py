@@ -55,3 +55,5 @@ class Mask:
     def release(self) -> None:
         """Let go of the optimizer: from now on nothing keeps the weights at zero."""
         self._hook.remove()
+        with torch.no_grad():  # factors make -0.0 of negative weights: a packed file stores those
+            torch._foreach_add_(self._parameters, 0.0)

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel
 
 from chita.config import PruneConfig
 from chita.distributed import joined_ranks
@@ -24,6 +22,7 @@ from chita.patterned import choose_weights
 from chita.prune import prune
 from chita.result import PruneResult
 from chita.resume import fingerprint
+from chita.unwrap import unwrapped
 from chita.weights import apply_masks
 
 logger = logging.getLogger(__name__)
@@ -196,14 +195,3 @@ class GradualPruner(Sparsifier):
                 raise ChitaError(
                     "the ranks have pruned different weights: give all of them the same batches"
                 )
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The module inside DistributedDataParallel, torch.compile or an average of weights."""
-    while True:
-        if isinstance(model, (AveragedModel, DataParallel, DistributedDataParallel)):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        else:
-            return model

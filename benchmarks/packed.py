@@ -1,0 +1,230 @@
+"""Packed files: how small they are, how fast, and what becomes of damaged ones.
+
+Sizes are those of all tensors of a network, against the dense safetensors file. The first bound is
+the entropy of the supports with float32 values as they are, and no header: what no code of the
+zeros alone can go below. Values go below it, because the exponents of weights are alike.
+
+Weights are those of the shared checkpoints if there are any, else random, as are batch norm's
+averages, so that nothing shrinks that would not in earnest; the smallest are set to zero.
+
+    python benchmarks/packed.py [--damaged 10000]
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import tempfile
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import perf_counter, process_time
+
+import torch
+from torch import Tensor, nn
+
+import chita
+from chita import zoo
+from chita.checkpoint import load_checkpoint, save_checkpoint
+from chita.errors import ChitaError
+from chita.packed.container import assemble, take_apart
+from chita.packed.deflate import PATTERNS, deflate, inflate
+from chita.packed.read import unpack
+from chita.packed.write import pack
+from chita.weights import Weights
+
+SHARED = Path(__file__).parents[1] / "../shared/checkpoints"
+NETWORKS = (  # and their checkpoint, None for random weights
+    ("resnet20", "resnet20_cifar10"),
+    ("resnet20", None),
+    ("mobilenetv1", None),
+    ("mobilenetv1-folded", "mobilenetv1_imagenet_folded"),
+)
+SPARSITIES = (0.0, 0.5, 0.9, 0.98)
+TURNS = 15  # of which the fastest counts: the machine may be busy
+SLOW = 5.0  # seconds that no small file may take
+MOST_TIMES = 8192  # bytes of tensors for each byte of file
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = ArgumentParser(description="Sizes, speed and damage of packed files.")
+    parser.add_argument("--damaged", type=int, default=10_000, help="files")
+    arguments = parser.parse_args()
+    print("network                  sparsity   ratio   bound   save MB/s (CPU)  load MB/s (CPU)")
+    for network, checkpoint in NETWORKS:
+        path = SHARED / f"{checkpoint}.safetensors"
+        if checkpoint is None or path.exists():
+            measure(network, path if checkpoint else None)
+    damage(arguments.damaged)
+
+
+def measure(network: str, checkpoint: Path | None) -> None:
+    """A line for each sparsity: the ratio of the files, and dense megabytes a second."""
+    known = zoo.get(network)
+    model = known.build()
+    randomise(model)
+    if checkpoint is not None:
+        load_checkpoint(model, checkpoint)
+    weights = Weights(model, known.prunable)
+    with tempfile.TemporaryDirectory() as folder:
+        dense, packed = Path(folder) / "dense.safetensors", Path(folder) / "packed.safetensors"
+        for sparsity in SPARSITIES:
+            prune_smallest(weights, sparsity)
+            save_checkpoint(model, dense)
+            size = dense.stat().st_size
+            saving = seconds(lambda: chita.save(model, packed))
+            loading = seconds(lambda: chita.load(packed, into=model))
+            ratio, least = packed.stat().st_size / size, bound(model, weights, sparsity) / size
+            rates = [
+                f"{size / 1e6 / wall:7.0f} ({size / 1e6 / cpu:5.0f})"
+                for wall, cpu in (saving, loading)
+            ]
+            label = f"{network}, {'random' if checkpoint is None else 'trained'}"
+            print(f"{label:27s} {sparsity:5.2f} {ratio:7.4f} {least:7.4f}  {'  '.join(rates)}")
+
+
+def randomise(model: nn.Module) -> None:
+    """Weights as they are drawn; all the rest, normal numbers."""
+    generator = torch.Generator().manual_seed(0)
+    for tensor in model.state_dict().values():
+        if tensor.dim() == 1:
+            tensor.normal_(generator=generator)
+
+
+def prune_smallest(weights: Weights, sparsity: float) -> None:
+    """Set this share of the weights to zero, the smallest of all layers."""
+    vector = weights.vector()
+    smallest = vector.abs().argsort()[: round(sparsity * weights.size)]
+    vector[smallest] = 0.0
+    weights.assign(vector)
+
+
+def bound(model: nn.Module, weights: Weights, sparsity: float) -> float:
+    """Bytes: the entropy of the supports, kept weights in four bytes, and all other tensors."""
+    shares = [share for share in (sparsity, 1 - sparsity) if share]
+    entropy: float = -sum(share * math.log2(share) for share in shares)
+    everything: int = sum(tensor.nbytes for tensor in model.state_dict().values())
+    rest = everything - 4 * weights.size
+    return rest + weights.size * ((1 - sparsity) * 4 + entropy / 8)
+
+
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """The least time by the clock, and of the processor, of several turns."""
+    walls, processors = [], []
+    for _ in range(TURNS):
+        began, began_cpu = perf_counter(), process_time()
+        work()
+        walls.append(perf_counter() - began)
+        processors.append(process_time() - began_cpu)
+    return min(walls), min(processors)
+
+
+def damage(files: int) -> None:
+    """Read damaged files and count what comes of it; all but two outcomes are faults."""
+    generator = torch.Generator().manual_seed(0)
+    state = {
+        "dense.weight": torch.randn(8, 9, generator=generator),
+        "sparse.weight": torch.randn(40, 50, generator=generator).mul_(
+            torch.rand(40, 50, generator=generator) < 0.03
+        ),
+        "masked.weight": torch.randn(40, 50, generator=generator).relu().bfloat16(),
+        "steps": torch.tensor(7),
+    }
+    content = pack(state)
+    draw = random.Random(0)
+    outcomes: Counter[str] = Counter()
+    slowest = 0.0
+    for turn in range(files):
+        kind = KINDS[turn % len(KINDS)]
+        damaged = kind(content, draw)
+        began = perf_counter()
+        outcomes[f"{kind.__name__:24s} {outcome(damaged, state, forged=kind is forge)}"] += 1
+        slowest = max(slowest, perf_counter() - began)
+    print(f"\n{files} damaged files of {len(content)} bytes, the slowest read in {slowest:.3f} s")
+    for name, count in sorted(outcomes.items()):
+        print(f"{count:7d}  {name}")
+    if slowest > SLOW or any("FAULT" in name for name in outcomes):
+        raise SystemExit("a damaged file was not answered as it should be")
+
+
+def outcome(content: bytes, state: Mapping[str, Tensor], *, forged: bool) -> str:
+    """Refused, or read as it was; a file forged with the right digest may hold other tensors."""
+    try:
+        _, tensors = unpack(content)
+    except ChitaError:
+        return "refused"
+    except BaseException as error:
+        return f"FAULT: {type(error).__name__}"
+    if forged:
+        size = sum(tensor.nbytes for tensor in tensors.values())
+        return "read" if size <= MOST_TIMES * len(content) else "FAULT: too large"
+    alike = tensors.keys() == state.keys() and all(
+        torch.equal(tensor.view(torch.uint8), tensors[name].view(torch.uint8))
+        if tensor.dim()
+        else torch.equal(tensor, tensors[name])
+        for name, tensor in state.items()
+    )
+    return "read as it was" if alike else "FAULT: other tensors"
+
+
+def flip_bits(content: bytes, draw: random.Random) -> bytes:
+    """One to four bits anywhere."""
+    damaged = bytearray(content)
+    for _ in range(draw.randint(1, 4)):
+        damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
+    return bytes(damaged)
+
+
+def cut(content: bytes, draw: random.Random) -> bytes:
+    """The beginning only."""
+    return content[: draw.randrange(len(content))]
+
+
+def shift(content: bytes, draw: random.Random) -> bytes:
+    """Some bytes are lost, put in or doubled."""
+    start, length = draw.randrange(len(content)), draw.randint(1, 64)
+    new = draw.choice(
+        (b"", draw.randbytes(draw.randint(1, 64)), content[start : start + length] * 2)
+    )
+    return content[:start] + new + content[start + length :]
+
+
+def edit_header(content: bytes, draw: random.Random) -> bytes:
+    """The header says something else, and has the length it says."""
+    length = int.from_bytes(content[:8], "little")
+    text = edit_json(content[8 : 8 + length].decode(), draw).encode()
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
+
+
+def forge(content: bytes, draw: random.Random) -> bytes:
+    """Any part is changed, and the digest made to agree."""
+    found = take_apart(content)
+    parts = [bytes(found.directory), bytes(found.supports), bytes(found.values)]
+    target = draw.randrange(3)
+    if target == 0:
+        text = edit_json(inflate(found.directory, 10**6).decode(), draw)
+        parts[0] = deflate(text.encode(), PATTERNS)
+    else:
+        parts[target] = draw.choice((flip_bits, shift))(parts[target], draw)
+    return assemble(*parts)
+
+
+def edit_json(text: str, draw: random.Random) -> str:
+    """A number, a string or a character is another one."""
+    token = draw.choice((r"\d+", r'"[^"]*"', r"."))
+    match = draw.choice(list(re.finditer(token, text)))
+    near = str(draw.randrange(2000))
+    new = draw.choice(
+        (near, "-1", "1e9", "9" * 20, "9" * 5000, "null", "[]", "{}", '"F64"', ",", "")
+    )
+    return text[: match.start()] + new + text[match.end() :]
+
+
+KINDS = (flip_bits, cut, shift, edit_header, forge)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""The commands `chita pack`, `chita unpack` and `chita inspect`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from chita.checkpoint import read_checkpoint, save_checkpoint
+from chita.errors import ChitaError
+from chita.output import MODEL_FILE, prepare_folder
+from chita.packed.describe import FileReport, describe
+from chita.packed.load import load
+from chita.packed.write import save
+
+
+def pack_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A checkpoint, or the folder of a run.")
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The packed file to write.")],
+) -> None:
+    """Store a pruned checkpoint without its zeros."""
+    source = source / MODEL_FILE if source.is_dir() else source
+    tensors = read_checkpoint(source)
+    _prepare(out)
+    save(tensors, out)
+    before, after = source.stat().st_size, out.stat().st_size
+    _say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
+
+
+def unpack_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A packed file.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The safetensors file to write.")],
+) -> None:
+    """Make plain dense safetensors of a packed file, bit for bit."""
+    tensors = load(source)
+    _prepare(out)
+    save_checkpoint(tensors, out)
+    _say(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
+
+
+def inspect_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A checkpoint, packed or not, or a run's folder.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One line of JSON on standard output instead.")
+    ] = False,
+) -> None:
+    """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
+    report = describe(source / MODEL_FILE if source.is_dir() else source)
+    if as_json:
+        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+    else:
+        Console().print(file_table(report))
+
+
+def file_table(report: FileReport) -> Table:
+    """The tensors of a file, and the sum of them."""
+    kind = "packed" if report.packed else "plain"
+    title = f"{kind}: {report.file_bytes:,} bytes, {report.ratio:.4f} of {report.dense_bytes:,}"
+    entries = sum(row.entries for row in report.tensors)
+    sparsity = 1 - sum(row.nonzeros for row in report.tensors) / max(entries, 1)
+    table = Table(title=title, show_footer=True, box=SIMPLE)
+    table.add_column("tensor", "all", overflow="fold")
+    table.add_column("type")
+    table.add_column("shape")
+    table.add_column("sparsity", f"{sparsity:.2%}", justify="right")
+    table.add_column("pattern")
+    table.add_column("stored as", overflow="fold")
+    table.add_column("bytes", f"{sum(r.stored_bytes for r in report.tensors):,}", justify="right")
+    for row in report.tensors:
+        table.add_row(
+            escape(row.name),
+            row.dtype,
+            "x".join(map(str, row.shape)),
+            f"{row.sparsity:.2%}",
+            row.pattern,
+            escape(row.form),
+            f"{row.stored_bytes:,}",
+        )
+    return table
+
+
+def _prepare(out: Path) -> None:
+    if out.suffix != ".safetensors" or out.is_dir():
+        raise ChitaError(f"OUT must be a file that ends in .safetensors, got {out}")
+    prepare_folder(out.parent)
+
+
+def _say(message: str) -> None:
+    Console().print(message, soft_wrap=True, markup=False, highlight=False)
