@@ -107,7 +107,8 @@ class Run:
         if not self.config.guarded:
             return None
         samples = min(REPAIR_SAMPLES, self.samples * self.calibration.batch)
-        taken = list(self.stream.take(samples, min(REPAIR_BATCH, samples)))
+        size = min(REPAIR_BATCH, samples)
+        taken = list(self.stream.take(samples - samples % size, size))
         return DenseMeans(self.model, self.weights, taken)
 
     def _sharers(self) -> Ranks:
