@@ -43,6 +43,16 @@ def test_json_has_what_is_promised() -> None:
     assert record["seed"] == 3
 
 
+def test_a_sparsity_may_be_a_pattern() -> None:
+    record = prune("--sparsity", "2:4", "--method", "obd", "--samples", "50", "--ridge", "0.001")
+    assert (record["pattern"], record["groups"]) == ("2:4", {"2": 32360 // 4})
+    tiles = prune("--sparsity", "0.5", "--pattern", "5x4", "--method", "magnitude")
+    assert set(tiles["groups"]) == {"0", "20"}
+    for arguments in (("--sparsity", "half"), ("--sparsity", "2:3", "--strict")):
+        with pytest.raises(ChitaError, match=r"N:M such as 2:4|does not divide"):
+            prune("--method", "magnitude", *arguments)
+
+
 def test_stages_beat_magnitude() -> None:
     magnitude = prune("--sparsity", "0.95", "--method", "magnitude")
     many = prune("--sparsity", "0.95", "--stages", "6", "--samples", "300", "--ridge", "0.001")

@@ -170,6 +170,7 @@ def test_gradual_pruning_ends_in_the_pattern() -> None:
         ({"sparsity": "4:2"}, "pattern must be"),
         ({"sparsity": 0.6, "pattern": "2:4"}, "sparsity must be at most 0.5 for pattern='2:4'"),
         ({"sparsity": 0.6, "pattern": "four"}, "pattern must be"),
+        ({"sparsity": "2:4", "allocation": "uniform"}, "do not go with it"),
         ({"sparsity": "2:4", "strict": True}, "does not divide"),
     ],
 )

@@ -138,6 +138,11 @@ class PruneConfig:
                 object.__setattr__(self, name, {key: float(value[key]) for key in value})
 
     def _check_pattern(self, pattern: Pattern) -> None:
+        if self.allocation != GLOBAL or self.at_least or self.at_most:
+            raise ChitaError(
+                f"pattern={self.pattern!r} says what each layer keeps: allocation, at_least and "
+                "at_most do not go with it; keep layers dense by exclude"
+            )
         if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
             raise ChitaError(
                 f"sparsity must be at most {pattern.sparsity:.4g} for pattern={self.pattern!r}, "

@@ -14,6 +14,7 @@ from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.l0.constraint import Constraint
 from chita.pattern import parse_pattern
+from chita.prunable import is_conv1d
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def _input_matrix(module: nn.Module, parameter: Tensor) -> Tensor | None:
     if isinstance(module, _ConvTransposeNd):  # (inputs, outputs of a group, kernel)
         by_group = places.view(module.groups, -1, *places.shape[1:]).movedim(1, -1)
         return by_group.flatten(0, 1).flatten(1)
-    if type(module).__name__ == "Conv1D":  # of transformers: (inputs, outputs)
+    if is_conv1d(module):  # (inputs, outputs)
         return places.t()
     return places.movedim(1, -1).flatten(1)
 

@@ -42,12 +42,12 @@ def _names(module: nn.Module) -> tuple[str, ...]:
     """The names of the matrices that a module multiplies with."""
     if isinstance(module, nn.MultiheadAttention):
         return tuple(name for name in PROJECTIONS if getattr(module, name) is not None)
-    if isinstance(module, (nn.Linear, _ConvNd)) or _is_conv1d(module) or _is_quantized(module):
+    if isinstance(module, (nn.Linear, _ConvNd)) or is_conv1d(module) or _is_quantized(module):
         return ("weight",)
     return ()
 
 
-def _is_conv1d(module: nn.Module) -> bool:
+def is_conv1d(module: nn.Module) -> bool:
     """The linear layer of GPT-2, weight (inputs, outputs), told without importing transformers."""
     return type(module).__name__.endswith("Conv1D") and hasattr(module, "nf")
 

