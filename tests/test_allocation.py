@@ -105,6 +105,14 @@ def test_the_sparsities_in_the_message_work(keywords: dict[str, object], allowed
         made(MLP, k, **keywords)
 
 
+def test_where_every_layer_is_named_the_message_has_the_one_sparsity_that_works() -> None:
+    rule = {"fc1*": 0.95, "fc2*": 0.8, "fc3*": 0.6}
+    with pytest.raises(ChitaError, match=r"allow 1808 only; give a sparsity of 0\.944113103,"):
+        allocate(MLP, 3235, rule=rule)
+    found = made(MLP, kept_weights(sum_of(MLP), 0.944113103), rule=rule)
+    assert found.least == found.most == (1568, 160, 80)
+
+
 class Case(NamedTuple):
     allocation: Allocation
     stages: list[int]

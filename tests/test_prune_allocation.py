@@ -115,7 +115,7 @@ def test_stages_only_prune_and_end_within_the_limits(
 
 def test_limits_that_do_not_bind_change_nothing() -> None:
     free, limited = mlpnet(), mlpnet()
-    arguments: dict[str, Any] = {"sparsity": 0.9, "stages": 3, "samples": 100}
+    arguments: dict[str, Any] = {"method": "chita++", "sparsity": 0.9, "stages": 3, "samples": 100}
     result = prune_quietly(free, digits(400), **arguments)
     assert all(0.3 < row.sparsity < 0.95 for row in result.layers)
     again = prune_quietly(
@@ -143,6 +143,7 @@ def test_the_loss_under_limits_is_below_that_of_magnitude_under_the_same() -> No
 
 def test_a_run_goes_on_with_its_limits_and_with_no_others(tmp_path: Path) -> None:
     rule: dict[str, Any] = {"allocation": {"0.*": 0.9}, "at_most": {"2.*": 0.5}}
+    rule["method"] = "chita++"
     whole = tiny()
     watch = Watch(whole)
     prune_quietly(whole, DATA, **rule)

@@ -126,8 +126,10 @@ def _counts(size: int, low: float, high: float) -> tuple[int, int]:
 def _check_total(k: int, p: int, least: int, most: int) -> None:
     if not least <= k <= most:
         lowest, highest = (max(0.0, 1 - (kept + 0.5) / p) for kept in (most, least))
+        counts, shares = f"{least} to {most}", f"from {lowest:.9g} to {highest:.9g}"
+        if least == most:
+            counts, shares = f"{least} only", f"of {highest:.9g}"
         raise ChitaError(
             f"the sparsity asked for keeps {k} of {p} weights, but allocation, at_least and "
-            f"at_most allow {least} to {most}; give a sparsity from {lowest:.9g} to "
-            f"{highest:.9g}, or other limits"
+            f"at_most allow {counts}; give a sparsity {shares}, or other limits"
         )
