@@ -42,7 +42,7 @@ from chita.output import prepare_folder, write_run
 from chita.pattern import read_sparsity
 from chita.progress import step_bar
 from chita.prune import prune
-from chita.report.tables import layer_table, summary_table
+from chita.report.tables import counts_table, layer_table, summary_table
 from chita.resume import StageFile
 from chita.sensitivity.command import sensitivity_command
 from chita.train import train
@@ -244,6 +244,7 @@ def prune_command(
             write_run(out, model, result.masks, config=config, record=record)
     console = Console()
     console.print(layer_table(result))
+    console.print(counts_table(result.counts))
     console.print(summary_table(record))
     if as_json:
         sys.stdout.write(json.dumps(record) + "\n")

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from chita.allocation import allocate
-from chita.batches import Batch, SampleStream
+from chita.batches import Batch, SampleStream, first_sample
 from chita.calibration import divide_samples
 from chita.checks import check_finite, check_model
 from chita.config import PruneConfig, kept_weights
+from chita.counts import Counts, count
 from chita.distill import distilled
 from chita.division import Division
 from chita.errors import ChitaError
@@ -84,6 +85,7 @@ class Run:
             if config.loss is not None:
                 self.stream, self.loss = distilled(model, batches, config.loss, config.seed)
             self.samples, self.held_out = divide_samples(self.stream, config)
+        self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.ranks = ranks
         units = self.patterned.units if self.patterned is not None else None
@@ -205,7 +207,13 @@ class Run:
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
             config=self.config,
             groups=None if self.patterned is None else self.patterned.counts(self.kept),
+            counts=self._count(),
         )
+
+    def _count(self) -> Counts:
+        """What the pruned model costs on one calibration sample."""
+        sample = None if self.sample is None else self.sample.to(self.weights.device)
+        return count(self.model, None if sample is None else sample.inputs)
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
