@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,19 +41,22 @@ def difference(found: Any, wanted: Any) -> float:
     return worst
 
 
-def rounding(dtype: torch.dtype) -> float:
-    """The difference that another order of the same sums may make: eps^(2/3).
+def agrees(found: Any, wanted: Any) -> bool:
+    """Whether two outputs are the same but for the order of the sums in them.
 
-    That is 2e-5 in float32 and 4e-2 in bfloat16, well above what is seen and well below a fault.
+    The difference may be eps^(2/3), which is 2e-5 in float32 and 4e-2 in bfloat16: well above what
+    such sums make, and well below a fault.
     """
-    return float(torch.finfo(dtype).eps ** (2 / 3))
+    types = [tensor.dtype for tensor in tensors_of(wanted) if tensor.is_floating_point()]
+    eps = max((torch.finfo(dtype).eps for dtype in types), default=0.0)
+    return difference(found, wanted) <= math.pow(eps, 2 / 3)
 
 
-def check_example(model: nn.Module, example: Example) -> None:
-    """The model runs on the example."""
+@torch.no_grad()
+def check_example(model: nn.Module, example: Example) -> Any:
+    """What the model gives for an example that a user has chosen; says so if it fails."""
     try:
-        with torch.no_grad():
-            call(model, example)
+        return call(model, example)
     except Exception as error:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_of(example)) or "none"
         raise ChitaError(
