@@ -1,4 +1,4 @@
-"""The command line: chita prune, gradual, sensitivity, train, data get, demo and bench."""
+"""The command line: chita prune, gradual, sensitivity, train, data, demo, bench, speed, export."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from chita.demo import run_demo
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.export_command import export_command
+from chita.fast.command import speed_command
 from chita.gradual.command import gradual_command
 from chita.inputs import (
     IMAGE_FOLDER,
@@ -56,8 +58,10 @@ app = typer.Typer(
 data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
+app.command("export")(export_command)
 app.command("gradual")(gradual_command)
 app.command("sensitivity")(sensitivity_command)
+app.command("speed")(speed_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.errors import ChitaError
 from chita.example import Example, agrees, call, check_example
 from chita.fast.forms import FORMS, swap
 from chita.fast.product import LAYERS, zero_share
@@ -28,16 +29,16 @@ class LayerChoice:
         shape: of its weight.
         sparsity: the share of zeros in it.
         chosen: "dense", or the form it took.
-        timings: the seconds of a call in each form that fits.
         reason: why that one.
+        timings: of a call in each form that fits.
     """
 
     name: str
     shape: tuple[int, ...]
     sparsity: float
     chosen: str
-    timings: dict[str, Timing]
     reason: str
+    timings: dict[str, Timing]
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -52,6 +53,11 @@ class Accelerated:
     model: nn.Module = field(repr=False)
     layers: list[LayerChoice]
 
+    @property
+    def changed(self) -> bool:
+        """Whether any layer is not dense."""
+        return any(row.chosen != DENSE for row in self.layers)
+
     def to_dict(self) -> list[dict[str, Any]]:
         """A row for each layer, ready for JSON."""
         return [row.to_dict() for row in self.layers]
@@ -64,7 +70,7 @@ class Accelerated:
 
 
 @torch.no_grad()
-def accelerate(model: nn.Module, example: Example) -> Accelerated:
+def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -> Accelerated:
     """A copy of a pruned model that runs faster, if measurement finds how.
 
     Each Linear layer and convolution with zeros is timed on its own input, dense and in every
@@ -75,22 +81,25 @@ def accelerate(model: nn.Module, example: Example) -> Accelerated:
     Args:
         model: stays as it is.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
+        form: "compact", "csr", "sums" or "2:4" for every layer that it fits, without timing.
 
     Returns:
         The copy, in eval mode, and what became of each layer.
 
     Raises:
-        ChitaError: the model fails on the example.
+        ChitaError: the form is unknown, or the model fails on the example.
     """
+    if form is not None and form not in FORMS:
+        raise ChitaError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     fast = copy.deepcopy(model).eval()
     wanted = check_example(fast, example)
     rows = []
     for name, (layer, x) in _inputs(fast, example).items():
-        row, form = _choose(name, layer, x)
-        if form is not None:
-            fast = swap(fast, layer, form)
+        row, made = _choose(name, layer, x) if form is None else _take(form, name, layer)
+        if made is not None:
+            fast = swap(fast, layer, made)
             if not _gives(fast, example, wanted):
-                fast = swap(fast, form, layer)
+                fast = swap(fast, made, layer)
                 row = replace(row, chosen=DENSE, reason="the model does more with it than call it")
         rows.append(row)
     return Accelerated(fast, rows)
@@ -98,7 +107,6 @@ def accelerate(model: nn.Module, example: Example) -> Accelerated:
 
 def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Module | None]:
     """The fastest form of one layer on the input x; None if it stays as it is."""
-    assert isinstance(layer.weight, Tensor)
     wanted = layer(x)
     forms = {}
     for kind, form in FORMS.items():
@@ -108,15 +116,24 @@ def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Mod
     ways: dict[str, nn.Module] = {DENSE: layer, **forms}
     timings = race({kind: partial(module, x) for kind, module in ways.items()}, x.device)
     best = winner(timings, DENSE)
-    row = LayerChoice(
-        name=name,
-        shape=tuple(layer.weight.shape),
-        sparsity=zero_share(layer),
-        chosen=best or DENSE,
-        timings=timings,
-        reason=_reason(timings, best),
-    )
+    row = _row(name, layer, best or DENSE, _reason(timings, best), timings)
     return row, None if best is None else forms[best]
+
+
+def _take(form: str, name: str, layer: nn.Module) -> tuple[LayerChoice, nn.Module | None]:
+    """The form asked for; None if the layer cannot take it."""
+    made = FORMS[form](layer)
+    if made is None:
+        return _row(name, layer, DENSE, f"{form} does not fit", {}), None
+    return _row(name, layer, form, "asked for", {}), made
+
+
+def _row(
+    name: str, layer: nn.Module, chosen: str, reason: str, timings: dict[str, Timing]
+) -> LayerChoice:
+    assert isinstance(layer.weight, Tensor)
+    shape = tuple(layer.weight.shape)
+    return LayerChoice(name, shape, zero_share(layer), chosen, reason, timings)
 
 
 def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Tensor]]:

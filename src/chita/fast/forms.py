@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 from torch import nn
@@ -19,16 +18,6 @@ FORMS: dict[str, Form] = {
     "sums": SparseSums.of,
     "2:4": SemiStructured.of,
 }
-
-
-def everywhere(model: nn.Module, form: Form) -> nn.Module | None:
-    """A copy of the model in which each layer that can has taken the form; None if none can."""
-    changed, found = copy.deepcopy(model), False
-    for layer in list(changed.modules()):
-        made = form(layer)
-        if made is not None:
-            changed, found = swap(changed, layer, made), True
-    return changed if found else None
 
 
 def swap(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:

@@ -13,7 +13,7 @@ from torch import nn
 from chita.errors import ChitaError
 from chita.example import Example, agrees, call, check_example, difference
 from chita.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
-from chita.fast.forms import FORMS, everywhere
+from chita.fast.forms import FORMS
 from chita.fast.timing import Timing, race, winner
 from chita.modes import device_of, evaluating
 from chita.onnx_file import onnx_bytes, open_onnx, run_onnx
@@ -56,7 +56,7 @@ class Comparison:
         low, median, high = self.timings[best].gains(self.timings[DENSE])
         return (
             f"batch {self.batch}: use {best}, {median:.2f} times as fast as dense "
-            f"({low:.2f} to {high:.2f})"
+            f"({low:.2f} to {high:.2f}): {_how_to(best)}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,16 +92,12 @@ def measure_speed(model: nn.Module, example: Example, batch: int) -> Comparison:
         chosen = accelerate(model, example)
         paths: dict[str, Path] = {DENSE: partial(call, model, example)}
         left_out: dict[str, str] = {}
-        for kind, form in FORMS.items():
-            changed = everywhere(model, form)
-            if changed is None:
-                left_out[kind] = "fits no layer"
+        forms = {form: accelerate(model, example, form=form) for form in FORMS}
+        for name, fast in {**forms, LAYER_BY_LAYER: chosen}.items():
+            if fast.changed:
+                paths[name] = partial(call, fast.model, example)
             else:
-                paths[kind] = partial(call, changed, example)
-        if any(row.chosen != DENSE for row in chosen.layers):
-            paths[LAYER_BY_LAYER] = partial(call, chosen.model, example)
-        else:
-            left_out[LAYER_BY_LAYER] = "no layer gains"
+                left_out[name] = "no layer gains" if fast is chosen else "fits no layer"
         try:
             paths[ONNX] = _onnx_path(model, example)
         except ChitaError as error:
@@ -130,6 +126,14 @@ def compare(
         else:
             reasons[name] = f"differs by {difference(found, wanted):.1e}"
     return Comparison(batch, race(ways, device), differences, reasons, layers)
+
+
+def _how_to(path: str) -> str:
+    """Where to find a path."""
+    if path == ONNX:
+        return "chita export"
+    form = f", form={path!r}" if path in FORMS else ""
+    return f"chita.accelerate(model, example{form})"
 
 
 def _onnx_path(model: nn.Module, example: Example) -> Path:

@@ -24,7 +24,9 @@ def choices_table(rows: Sequence[LayerChoice]) -> Table:
 
 def comparison_table(comparison: Comparison) -> Table:
     """All paths at one batch size: median, spread and gain over dense."""
-    table = Table("path", title=f"batch {comparison.batch}", caption=comparison.advice)
+    others = [f"{name} ({reason})" for name, reason in comparison.left_out.items()]
+    caption = f"not timed: {', '.join(others)}" if others else None
+    table = Table("path", title=f"batch {comparison.batch}", caption=caption)
     for header in ("ms", "IQR", "times as fast", "IQR", "difference"):
         table.add_column(header, justify="right")
     dense = comparison.timings[DENSE]
@@ -38,6 +40,4 @@ def comparison_table(comparison: Comparison) -> Table:
             f"{low:.2f} to {high:.2f}",
             f"{comparison.differences[name]:.1e}",
         )
-    for name, reason in comparison.left_out.items():
-        table.add_row(name, "-", "-", "-", "-", reason)
     return table
