@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.sparse import to_sparse_semi_structured
+
+logger = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
 CAPABILITY = (8, 0)  # the first with sparse tensor cores
@@ -17,9 +22,10 @@ class SemiStructured(nn.Module):
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
-        self.weight = nn.Parameter(
-            to_sparse_semi_structured(layer.weight.detach()), requires_grad=False
-        )
+        with warnings.catch_warnings():  # that these tensors are a prototype
+            warnings.simplefilter("ignore", UserWarning)
+            weight = to_sparse_semi_structured(layer.weight.detach())
+        self.weight = nn.Parameter(weight, requires_grad=False)
         self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach(), False)
 
     @classmethod
@@ -27,7 +33,13 @@ class SemiStructured(nn.Module):
         """The form; None where the layer, its weight or the GPU is not of the kind."""
         if type(layer) is not nn.Linear or not supported(layer.weight):
             return None
-        return cls(layer) if is_two_of_four(layer.weight) else None
+        if not is_two_of_four(layer.weight):
+            return None
+        try:
+            return cls(layer)
+        except RuntimeError as error:  # a GPU that PyTorch's kernels are not built for
+            logger.info("2:4 does not run here: %s", error)
+            return None
 
     def forward(self, x: Tensor) -> Tensor:
         """What the layer gives."""
