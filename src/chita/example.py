@@ -28,16 +28,17 @@ def difference(found: Any, wanted: Any) -> float:
 
     Outputs that do not compare, or hold NaN at different places, differ by infinity.
     """
+    inf = float("inf")
     ours, theirs = _numbers(found), _numbers(wanted)
     if [tensor.shape for tensor in ours] != [tensor.shape for tensor in theirs]:
-        return float("inf")
+        return inf
     worst = 0.0
     for one, other in zip(ours, theirs, strict=True):
         if one.numel():
             alike = (one == other) | (one.isnan() & other.isnan())
-            gap = torch.where(alike, 0.0, (one - other).abs()).max()
+            gap = torch.where(alike, 0.0, (one - other).abs()).nan_to_num(inf, inf).max()
             scale = other.nan_to_num(0.0, 0.0, 0.0).abs().max()
-            worst = max(worst, float(gap.nan_to_num(float("inf")) / scale.clamp(min=1e-30)))
+            worst = max(worst, float(gap / scale.clamp(min=1e-30)))
     return worst
 
 

@@ -15,6 +15,7 @@ from chita.example import Example, agrees, call, check_example
 from chita.fast.forms import FORMS, swap
 from chita.fast.product import LAYERS, zero_share
 from chita.fast.timing import Timing, race, winner
+from chita.modes import device_of, evaluating
 
 DENSE = "dense"
 CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)
@@ -75,8 +76,8 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
 
     Each Linear layer and convolution with zeros is timed on its own input, dense and in every
     form that fits. It takes the fastest if the gain exceeds the spread and the outputs are the
-    same to rounding. What is fastest depends on the machine, its threads and the batch size:
-    give an example of the size that will be used.
+    same to rounding. Unless the whole model gains then, all stays dense. What is fastest depends
+    on the machine, its threads and the batch size: give an example of the size that will be used.
 
     Args:
         model: stays as it is.
@@ -102,7 +103,21 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
                 fast = swap(fast, made, layer)
                 row = replace(row, chosen=DENSE, reason="the model does more with it than call it")
         rows.append(row)
-    return Accelerated(fast, rows)
+    found = Accelerated(fast, rows)
+    if form is None and found.changed and not _gains(found.model, model, example):
+        why = "gains alone, but the whole model does not"
+        rows = [
+            row if row.chosen == DENSE else replace(row, chosen=DENSE, reason=why) for row in rows
+        ]
+        return Accelerated(copy.deepcopy(model).eval(), rows)
+    return found
+
+
+def _gains(fast: nn.Module, model: nn.Module, example: Example) -> bool:
+    """Whether the whole model is faster than it was."""
+    ways = {"fast": partial(call, fast, example), DENSE: partial(call, model, example)}
+    with evaluating(model):
+        return winner(race(ways, device_of(model)), DENSE) is not None
 
 
 def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Module | None]:
