@@ -47,6 +47,11 @@ class Batch:
         arguments, _ = self.content
         return model(*arguments)
 
+    @property
+    def inputs(self) -> tuple[Any, ...] | dict[str, Any]:
+        """What the model is called with: arguments, or keywords."""
+        return self.content if isinstance(self.content, dict) else self.content[0]
+
     def split(self, size: int) -> Iterator[Batch]:
         """Pieces of `size` samples, the last one possibly smaller."""
         return (self[start : start + size] for start in range(0, self.size, size))
@@ -71,6 +76,7 @@ class SampleStream:
                 f"batches is a {type(batches).__name__}, which can be read only once; "
                 "pass a list or a DataLoader"
             )
+        self.sample: Batch | None = None  # the first one that was ever read
         self._batches = batches
         self._order: list[int] | None = None
         if seed is not None and isinstance(batches, (list, tuple)):
@@ -197,6 +203,8 @@ class SampleStream:
         for number, content in given:
             batch = self.parse(number, content)
             if batch.size:
+                if self.sample is None:  # a copy, which does not hold on to the rest of the batch
+                    self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
                 yield batch
 
     def parse(self, number: int, given: Any) -> Batch:
@@ -211,6 +219,16 @@ class SampleStream:
             if passed > self._held_out:
                 return batch[batch.size - (passed - self._held_out) :]
         return None
+
+
+def first_sample(batches: Any) -> Batch | None:
+    """One sample of data given to a method that needs none; None if it cannot be had."""
+    try:
+        stream = SampleStream(batches)
+        next(stream._read(), None)
+    except ChitaError:
+        return None
+    return stream.sample
 
 
 def _differ_in_shape(one: Batch, other: Batch) -> bool:

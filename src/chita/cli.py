@@ -1,4 +1,4 @@
-"""The command line: chita prune, gradual, sensitivity, train, pack, data get, demo and bench."""
+"""The command line of chita: its commands, and prune, train, data and demo themselves."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from chita.demo import run_demo
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.export_command import export_command
+from chita.fast.command import speed_command
 from chita.gradual.command import gradual_command
 from chita.inputs import (
     IMAGE_FOLDER,
@@ -43,7 +45,7 @@ from chita.packed.command import inspect_command, pack_command, unpack_command
 from chita.pattern import read_sparsity
 from chita.progress import step_bar
 from chita.prune import prune
-from chita.report.tables import layer_table, summary_table
+from chita.report.tables import counts_table, layer_table, summary_table
 from chita.resume import StageFile
 from chita.sensitivity.command import sensitivity_command
 from chita.train import train
@@ -57,11 +59,13 @@ app = typer.Typer(
 data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 app.command("bench")(bench_command)
+app.command("export")(export_command)
 app.command("gradual")(gradual_command)
 app.command("sensitivity")(sensitivity_command)
 app.command("pack")(pack_command)
 app.command("unpack")(unpack_command)
 app.command("inspect")(inspect_command)
+app.command("speed")(speed_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
@@ -248,6 +252,7 @@ def prune_command(
             write_run(out, model, result.masks, config=config, record=record)
     console = Console()
     console.print(layer_table(result))
+    console.print(counts_table(result.counts))
     console.print(summary_table(record))
     if as_json:
         sys.stdout.write(json.dumps(record) + "\n")

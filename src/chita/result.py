@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.config import PruneConfig
+from chita.counts import Counts
 from chita.repair import RepairRow
 from chita.weights import Weights
 
@@ -85,6 +86,7 @@ class PruneResult:
         seconds: where the time went.
         peak_memory_bytes: the most memory the process, or its GPU, held.
         config: what was asked for.
+        counts: parameters, non-zeros, bytes and multiply-adds of the whole model.
         groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
         repairs: what was tried at the end without training, and whether it helped.
     """
@@ -97,6 +99,7 @@ class PruneResult:
     seconds: Seconds
     peak_memory_bytes: int
     config: PruneConfig
+    counts: Counts
     groups: dict[int, int] | None = None
     repairs: list[RepairRow] = field(default_factory=list)
 
@@ -134,15 +137,16 @@ class PruneResult:
             "seconds": asdict(self.seconds),
             "peak_memory_bytes": self.peak_memory_bytes,
             "seed": self.config.seed,
+            "counts": self.counts.to_dict(),
             "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
             "stages": [asdict(row) for row in self.stages],
             "repairs": [asdict(row) for row in self.repairs],
         }
 
     def __str__(self) -> str:
-        from chita.report.tables import as_text, layer_table
+        from chita.report.tables import as_text, counts_table, layer_table
 
-        return as_text(layer_table(self))
+        return as_text(layer_table(self)) + as_text(counts_table(self.counts))
 
 
 def layer_rows(weights: Weights) -> list[LayerRow]:

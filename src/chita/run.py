@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import SampleStream
+from chita.batches import SampleStream, first_sample
 from chita.bias_correction import DenseMeans
 from chita.calibration import Calibration, divide_samples
 from chita.checks import check_finite, check_model
 from chita.config import PruneConfig
+from chita.counts import Counts, count
 from chita.distill import distilled
 from chita.division import Division
 from chita.errors import ChitaError
@@ -77,6 +78,7 @@ class Run:
             if config.loss is not None:
                 self.stream, self.loss = distilled(model, batches, config.loss, config.seed)
             self.calibration = divide_samples(self.stream, config)
+        self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
         self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
@@ -219,9 +221,15 @@ class Run:
             seconds=seconds,
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
             config=self.config,
+            counts=self._count(),
             groups=self.supports.group_counts(self.kept),
             repairs=repairs,
         )
+
+    def _count(self) -> Counts:
+        """What the pruned model costs on one calibration sample."""
+        sample = None if self.sample is None else self.sample.to(self.weights.device)
+        return count(self.model, None if sample is None else sample.inputs)
 
     def repair(self) -> list[RepairRow]:
         """Batch norm and biases, where that helps the pruned network."""

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from chita.counts import Counts
 from chita.result import PruneResult
 
 
@@ -27,6 +28,25 @@ def layer_table(result: PruneResult) -> Table:
         table.add_row(
             row.name, shape, f"{row.weights:,}", f"{row.nonzeros:,}", f"{row.sparsity:.2%}"
         )
+    return table
+
+
+def counts_table(counts: Counts) -> Table:
+    """What the whole model costs, dense and pruned, and the share that is left."""
+    table = Table("whole model", title="counts")
+    for header in ("dense", "pruned", "left"):
+        table.add_column(header, justify="right")
+    rows = [
+        ("parameters", counts.parameters, counts.nonzeros),
+        ("bytes (pruned: bit mask and values)", counts.dense_bytes, counts.pruned_bytes),
+    ]
+    if counts.multiply_adds is not None:
+        rows.append(
+            ("multiply-adds a sample", counts.multiply_adds.dense, counts.multiply_adds.pruned)
+        )
+    for name, dense, pruned in rows:
+        left = f"{pruned / dense:.2%}" if dense else "-"
+        table.add_row(name, f"{dense:,}", f"{pruned:,}", left)
     return table
 
 

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 _ASSETS = Path(__file__).parent / "assets"
+_IMAGES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,13 @@ class Network:
     classes: int = 10
     preprocessing: Preprocessing | None = None
     batch_size: int = 1000
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        if self.preprocessing is None:
+            return _IMAGES[self.data]
+        return 3, self.preprocessing.size, self.preprocessing.size
 
 
 def _imagenet(

@@ -1,0 +1,62 @@
+"""2:4 weights on the sparse tensor cores of a GPU."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.sparse import to_sparse_semi_structured
+
+logger = logging.getLogger(__name__)
+
+HALVES = (torch.float16, torch.bfloat16)
+CAPABILITY = (8, 0)  # the first with sparse tensor cores
+ROWS, COLUMNS = 32, 64  # a weight in half precision must be a multiple of both
+
+
+class SemiStructured(nn.Module):
+    """A Linear layer whose weight is stored as the two of each four that are kept."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        with warnings.catch_warnings():  # that these tensors are a prototype
+            warnings.simplefilter("ignore", UserWarning)
+            weight = to_sparse_semi_structured(layer.weight.detach())
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach(), False)
+
+    @classmethod
+    def of(cls, layer: nn.Module) -> SemiStructured | None:
+        """The form; None where the layer, its weight or the GPU is not of the kind."""
+        if type(layer) is not nn.Linear or not supported(layer.weight):
+            return None
+        if not is_two_of_four(layer.weight):
+            return None
+        try:
+            return cls(layer)
+        except RuntimeError as error:  # a GPU that PyTorch's kernels are not built for
+            logger.info("2:4 does not run here: %s", error)
+            return None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the layer gives."""
+        return functional.linear(x, self.weight, self.bias)
+
+
+def supported(weight: Tensor) -> bool:
+    """Whether the device, the type and the size are such that the kernels take the weight."""
+    if weight.device.type != "cuda" or weight.dtype not in HALVES:
+        return False
+    fits = weight.shape[0] % ROWS == 0 and weight.shape[1] % COLUMNS == 0
+    return fits and torch.cuda.get_device_capability(weight.device) >= CAPABILITY
+
+
+def is_two_of_four(weight: Tensor) -> bool:
+    """Whether at most two of each four neighbours in a row of W are non-zero."""
+    if weight.shape[1] % 4:
+        return False
+    groups = weight.detach().reshape(-1, 4)
+    return bool(((groups != 0).sum(1) <= 2).all())

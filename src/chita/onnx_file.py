@@ -1,0 +1,124 @@
+"""ONNX files, checked against what onnxruntime makes of them (the extra `onnx`)."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.batches import map_tensors, tensors_of
+from chita.errors import ChitaError
+from chita.example import Example, check_example, difference
+from chita.files import write_whole
+from chita.modes import evaluating
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+TOLERANCE = 1e-4  # of the largest output
+
+
+def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
+    """Write a model as an ONNX file, and run that on the example.
+
+    The batch, dimension 0 of every input, may have another size in the file unless that of the
+    example is 1, or the model fixes it.
+
+    Args:
+        model: exported in eval mode; its float32 weights go into the file, zeros and all.
+        example: a tensor, a tuple of the model's arguments or a dict of its keywords.
+        path: appears whole or not at all.
+
+    Returns:
+        The largest difference between onnxruntime's outputs and the model's, in units of the
+        largest output.
+
+    Raises:
+        ChitaError: a package is missing, the model cannot be exported, or the difference is above
+            1e-4; then nothing is written.
+    """
+    content = onnx_bytes(model, example)
+    with evaluating(model):
+        wanted = check_example(model, example)
+    found = run_onnx(open_onnx(content), example)
+    worst = difference(found, tensors_of(wanted))
+    if not worst <= TOLERANCE:
+        raise ChitaError(
+            f"the ONNX file is not written: onnxruntime's outputs differ from the model's by "
+            f"{worst:.1e} of the largest, and {TOLERANCE:.0e} is allowed"
+        )
+    write_whole(Path(path), content)
+    return worst
+
+
+def onnx_bytes(model: nn.Module, example: Example) -> bytes:
+    """The model as the content of an ONNX file."""
+    _need("onnx", "onnxscript")
+    keywords = dict(example) if isinstance(example, Mapping) else None
+    args = () if keywords is not None else example if isinstance(example, tuple) else (example,)
+    sizes = map_tensors(_free_batch, keywords if keywords is not None else args)
+    with evaluating(model), _quiet(), tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "model.onnx"
+        try:
+            program = torch.onnx.export(
+                model, args, kwargs=keywords, dynamo=True, dynamic_shapes=sizes, verbose=False
+            )
+            assert program is not None
+            program.save(file, external_data=False)
+        except Exception as error:  # the exporter raises nearly anything
+            raise ChitaError(f"the model cannot be exported to ONNX: {error}") from error
+        return file.read_bytes()
+
+
+def open_onnx(content: bytes) -> InferenceSession:
+    """An ONNX file ready to run on the CPU, with as many threads as PyTorch has."""
+    _need("onnxruntime")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def run_onnx(session: InferenceSession, example: Example) -> list[Tensor]:
+    """The outputs of an ONNX file for an example, in order."""
+    names = [given.name for given in session.get_inputs()]
+    arrays = [tensor.detach().cpu().numpy() for tensor in tensors_of(example)]
+    return [
+        torch.from_numpy(array)
+        for array in session.run(None, dict(zip(names, arrays, strict=True)))
+    ]
+
+
+def _free_batch(tensor: Tensor) -> dict[int, Any]:
+    """Which dimensions of an input may have another size: the exporter takes a 1 as fixed."""
+    return {0: torch.export.Dim.AUTO} if tensor.ndim and len(tensor) > 1 else {}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's chatter about itself and packages that nobody needs."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _need(*packages: str) -> None:
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ChitaError(f"ONNX needs {package}: pip install 'chita[onnx]'")

@@ -1,0 +1,58 @@
+"""A trained network as the command line names it: a network, a checkpoint, the folder of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import yaml
+from torch import Tensor, nn
+
+from chita import zoo
+from chita.checkpoint import load_checkpoint
+from chita.errors import ChitaError
+from chita.inputs import shipped_checkpoint
+from chita.zoo import Network
+
+
+def open_source(source: str, network: str | None) -> tuple[Network, nn.Module]:
+    """The network and its model with trained weights, in eval mode.
+
+    Args:
+        source: a checkpoint; a folder of `chita prune --out` or `chita gradual --out`; or the name
+            of a network whose weights ship with chita.
+        network: what the checkpoint is of; by default what the config.yaml beside it says.
+    """
+    path = Path(source)
+    if path.is_dir():
+        path = path / "model.safetensors"
+    if path.is_file():
+        known = zoo.get(network or _network_of(path))
+    elif source in zoo.NETWORKS:
+        known = zoo.get(source)
+        path = shipped_checkpoint(known)
+    else:
+        raise ChitaError(
+            f"{source!r} is no checkpoint, no folder with a model.safetensors and no network; "
+            f"known networks are {', '.join(zoo.NETWORKS)}"
+        )
+    model = known.build()
+    load_checkpoint(model, path)
+    return known, model.eval()
+
+
+def random_images(network: Network, batch: int) -> Tensor:
+    """Images of the network's size, drawn from a fixed seed: (batch, C, H, W)."""
+    return torch.randn(batch, *network.input_shape, generator=torch.Generator().manual_seed(0))
+
+
+def _network_of(checkpoint: Path) -> str:
+    """The network of the run that the checkpoint lies in."""
+    beside = checkpoint.parent / "config.yaml"
+    try:
+        return str(yaml.safe_load(beside.read_text())["network"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        raise ChitaError(
+            f"which network {checkpoint} is of is not known: no config.yaml beside it says so; "
+            f"give --network, one of {', '.join(zoo.NETWORKS)}"
+        ) from None

@@ -1,0 +1,66 @@
+"""The command `chita speed`, and `chita export` beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import chita
+from chita.cli import app
+from chita.errors import ChitaError
+from chita.output import write_run
+
+from ..pruning import mlpnet
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an MLPNet at 98 %."""
+    folder = tmp_path_factory.mktemp("run")
+    result = chita.prune(mlpnet(), [], sparsity=0.98, method="magnitude", progress=False)
+    config = {"network": "mlpnet"}
+    write_run(folder, result.model, result.masks, config=config, record=result.to_dict())
+    return folder
+
+
+def invoke(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "speed.json"
+    text = invoke(
+        "speed", run, "--device", "cpu", "--batch", "2", "--batch", "64", "--out", out, "--json"
+    )
+    record = json.loads(text.splitlines()[-1])
+    assert record == json.loads(out.read_text())
+    assert (record["network"], record["device"], record["dtype"]) == ("mlpnet", "cpu", "float32")
+    assert f"threads: {record['threads']}" in text
+    assert [found["batch"] for found in record["batches"]] == [2, 64]
+    for found in record["batches"]:
+        assert found["advice"] in text
+        paths = found["paths"]
+        assert {"dense", "compact", "csr", "sums"} <= set(paths)
+        if found["use"] != "dense":
+            assert paths[found["use"]]["median"] < paths["dense"]["median"]
+        assert [row["name"] for row in found["layers"]] == ["fc1", "fc2", "fc3"]
+
+
+def test_export_of_a_run(run: Path, tmp_path: Path) -> None:
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    text = invoke("export", run, tmp_path / "m.onnx")
+    assert "mlpnet written to" in text and "differs by" in text
+    assert (tmp_path / "m.onnx").stat().st_size > 4 * 32_360
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match=r"dtype must be one of float32, .* got 'int8'"):
+        invoke("speed", "mlpnet", "--dtype", "int8")
+    with pytest.raises(ChitaError, match=r"OUT must be a file that ends in \.onnx, got"):
+        invoke("export", "mlpnet", tmp_path / "m.safetensors")

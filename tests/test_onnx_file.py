@@ -1,0 +1,68 @@
+"""ONNX files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import chita
+from chita import onnx_file
+from chita.errors import ChitaError
+from chita.onnx_file import open_onnx, run_onnx
+
+from .pruning import mlpnet
+
+for package in ("onnx", "onnxscript", "onnxruntime"):
+    pytest.importorskip(package)
+
+
+def test_the_file_gives_what_the_model_gives_for_any_batch(tmp_path: Path) -> None:
+    model, path = mlpnet().train(), tmp_path / "m.onnx"
+    chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+    worst = chita.export_onnx(model, torch.randn(2, 1, 28, 28), path)
+    assert 0 <= worst < 1e-5 and model.training
+    images = torch.randn(7, 1, 28, 28)
+    (found,) = run_onnx(open_onnx(path.read_bytes()), images)
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(images), rtol=1e-4, atol=1e-5)
+    assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]  # all is in the one file
+
+
+def test_several_inputs_and_outputs_by_keyword(tmp_path: Path) -> None:
+    class Both(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.layer = nn.BatchNorm1d(4), nn.Linear(4, 3)
+
+        def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+            return self.layer(self.norm(x)), x - 2 * y
+
+    example = {"x": torch.randn(3, 4), "y": torch.randn(3, 4)}
+    assert chita.export_onnx(Both(), example, tmp_path / "both.onnx") < 1e-5
+    assert chita.export_onnx(Both(), tuple(example.values()), tmp_path / "both.onnx") < 1e-5
+
+
+def test_a_file_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4))
+    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda model, example: other)
+    with pytest.raises(ChitaError, match=r"not written.*differ from the model's by"):
+        chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "off.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_cannot_be_exported(tmp_path: Path) -> None:
+    class Branching(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x if float(x.sum()) > len(str(x)) else -x
+
+    with pytest.raises(ChitaError, match="cannot be exported to ONNX"):
+        chita.export_onnx(Branching(), torch.randn(2, 4), tmp_path / "no.onnx")
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_file.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ChitaError, match=r"needs onnx: pip install 'chita\[onnx\]'"):
+        chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "no.onnx")
