@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from chita.result import StageRow
 
 FAST = 2.0  # times an even step
+MANY = 4  # with fewer stages left, none is to be saved
 RISE = 0.01  # a loss higher than the last by less than this share has not risen
 CLOSE = 0.02  # a search for the floor ends at this share of the density, or
 FINEST = 1e-4  # this share of the weights
@@ -55,7 +56,8 @@ class StagePath:
             return min(self.start, self.target)
         way = self._way(reached[-1].sparsity)
         even = (1 - way) / left
-        return self._sparsity(way + (even if _rising(reached) else FAST * even))
+        fast = left >= MANY and not _rising(reached)
+        return self._sparsity(way + (FAST * even if fast else even))
 
     def _sparsity(self, way: float) -> float:
         start = min(self.start, self.target)
@@ -71,8 +73,8 @@ class StagePath:
 
 
 def _rising(rows: Sequence[StageRow]) -> bool:
-    """Whether the held-out loss rose at the last stage."""
+    """Whether the held-out loss rose at the last stage, or nobody knows."""
     losses = [row.held_out_loss for row in rows[-2:]]
     if len(losses) < 2 or losses[0] is None or losses[1] is None:
-        return False
+        return True
     return losses[1] > losses[0] * (1 + RISE)
