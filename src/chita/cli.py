@@ -43,6 +43,8 @@ from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.packed.command import inspect_command, pack_command, unpack_command
 from chita.pattern import read_sparsity
+from chita.page.command import report_command
+from chita.page.render import write_page
 from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import counts_table, layer_table, summary_table
@@ -66,6 +68,7 @@ app.command("pack")(pack_command)
 app.command("unpack")(unpack_command)
 app.command("inspect")(inspect_command)
 app.command("speed")(speed_command)
+app.command("report")(report_command)
 
 NETWORKS = ", ".join(zoo.NETWORKS)
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
@@ -174,6 +177,9 @@ def prune_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the last finished stage found in OUT.")
     ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="End with a page on the run, OUT/report.html.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one line of JSON on standard output.")
     ] = False,
@@ -181,6 +187,8 @@ def prune_command(
     """Prune a trained network and say what is left of its accuracy."""
     known = zoo.get(network)
     share, pattern = read_sparsity(_parse_sparsity(sparsity), pattern)
+    if report and out is None:
+        raise ChitaError("--report writes OUT/report.html: give --out DIR")
     arguments: dict[str, Any] = {
         "sparsity": share,
         "pattern": pattern,
@@ -250,6 +258,8 @@ def prune_command(
         if out is not None:
             config = {**asdict(result.config), **given}
             write_run(out, model, result.masks, config=config, record=record)
+            if report:
+                write_page(out)
     console = Console()
     console.print(layer_table(result))
     console.print(counts_table(result.counts))

@@ -1,0 +1,1 @@
+"""`chita report`: one page, whole in itself, on what a run left in its folder."""

@@ -1,0 +1,73 @@
+// The mouse, a finger and the keyboard: all of them pick a mark, and its text is shown and announced.
+//
+// A mark is {x, y, row, column, text}: a place in the picture, the row that up and down move
+// across, the column that left and right move along.
+
+function addCursor(plot, picture, current) {
+  const readout = make("p", { class: "readout", role: "status" });
+  plot.append(readout);
+  let chosen = null;
+
+  function choose(mark) {
+    chosen = mark;
+    current.ring(mark);
+    readout.textContent = mark ? mark.text : "";
+    if (mark) placeReadout(readout, plot, mark);
+  }
+
+  picture.addEventListener("pointermove", (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall)));
+  picture.addEventListener("pointerdown", (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall)));
+  picture.addEventListener("pointerleave", () => choose(null));
+  picture.addEventListener("focus", () => {
+    if (chosen === null && picture.matches(":focus-visible")) choose(current.marks[0] ?? null);
+  });
+  picture.addEventListener("blur", () => choose(null));
+  picture.addEventListener("keydown", (event) => {
+    const next = step(current.marks, chosen, event.key);
+    if (next === undefined) return;
+    event.preventDefault();
+    choose(next);
+  });
+  return choose;
+}
+
+function pointIn(picture, event) {
+  const frame = picture.getBoundingClientRect();
+  return { x: event.clientX - frame.left, y: event.clientY - frame.top };
+}
+
+// The nearest mark; where marks are tall rows (bars), only the height counts.
+function nearest(marks, { x, y }, tall) {
+  let best = null;
+  let least = Infinity;
+  for (const mark of marks) {
+    const far = (tall ? 0 : (mark.x - x) ** 2) + (mark.y - y) ** 2;
+    if (far < least) [best, least] = [mark, far];
+  }
+  return best;
+}
+
+// The mark that a key leads to; null for none, undefined where the key means nothing here.
+function step(marks, chosen, key) {
+  if (key === "Escape") return null;
+  if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(key)) return undefined;
+  if (chosen === null) return marks[0] ?? null;
+  const row = marks.filter((mark) => mark.row === chosen.row);
+  if (key === "Home") return row[0];
+  if (key === "End") return row[row.length - 1];
+  if (key === "ArrowLeft") return row[Math.max(0, row.indexOf(chosen) - 1)];
+  if (key === "ArrowRight") return row[Math.min(row.length - 1, row.indexOf(chosen) + 1)];
+  const rows = [...new Set(marks.map((mark) => mark.row))];
+  const wanted = rows[rows.indexOf(chosen.row) + (key === "ArrowDown" ? 1 : -1)];
+  const others = marks.filter((mark) => mark.row === wanted);
+  return nearest(others, chosen, false) ?? chosen;
+}
+
+// Beside the mark, and inside the plot.
+function placeReadout(readout, plot, mark) {
+  const { offsetWidth: width, offsetHeight: height } = readout;
+  const left = mark.x + 14 + width > plot.clientWidth ? mark.x - 14 - width : mark.x + 14;
+  const top = mark.y - height - 10 < 0 ? mark.y + 14 : mark.y - height - 10;
+  readout.style.left = `${Math.max(0, Math.min(left, plot.clientWidth - width))}px`;
+  readout.style.top = `${top}px`;
+}

@@ -1,0 +1,101 @@
+// Curves over x.
+
+const SHAPES = [
+  (r) => `M${-r},0a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0`,
+  (r) => `M${-r},${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
+  (r) => `M0,${-1.3 * r}L${1.3 * r},0L0,${1.3 * r}L${-1.3 * r},0z`,
+  (r) => `M0,${-1.2 * r}L${1.2 * r},${r}L${-1.2 * r},${r}z`,
+];
+const MANY = 60; // points of a curve that need no marker each
+
+// Shapes change along the palette and again on each round of it: colour is never the only sign.
+function marker(series, radius) {
+  const shape = SHAPES[(series.colour + Math.floor(series.colour / 8)) % SHAPES.length];
+  const ink = colour(series.colour);
+  const look = series.style === "paper" ? { class: "hollow", stroke: ink } : { fill: ink };
+  return draw("path", { d: shape(radius), ...look });
+}
+
+// The picture of a chart, and its marks for the cursor.
+function drawLines(chart, hidden, width) {
+  const shown = chart.series.filter((series) => !hidden.has(series.name));
+  const points = shown.flatMap((series) => series.points);
+  const slanted = chart.x.names && chart.x.names.join("").length * 7.5 > width - 80;
+  const height = Math.round(Math.min(340, Math.max(230, 0.62 * width))) + (slanted ? 50 : 0);
+  const frame = { left: 64, right: width - 14, top: 26, bottom: height - (slanted ? 96 : 44) };
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height });
+  if (!points.length) return { svg, marks: [] };
+  const heights = points.flatMap(({ y, error }) => (error && y > error ? [y - error, y + error] : [y]));
+  const levels = chart.levels.map((level) => level.y);
+  const x = scaleFor(chart.x, points.map((point) => point.x), frame.left, frame.right);
+  const y = scaleFor(chart.y, [...heights, ...levels], frame.bottom, frame.top);
+  drawAxes(svg, chart, { x, y }, frame, { height, slanted });
+  drawLevels(svg, chart.levels, y, frame);
+  for (const series of shown) drawCurve(svg, series, { x, y });
+  const marks = shown.flatMap((series, row) =>
+    series.points.map((point, column) => ({
+      x: x(point.x), y: y(point.y), row, column, text: describe(chart, series, point),
+    })),
+  );
+  return { svg, marks };
+}
+
+function drawAxes(svg, chart, { x, y }, frame, { height, slanted }) {
+  for (const tick of y.ticks) {
+    svg.append(draw("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(tick), y2: y(tick) }));
+    svg.append(draw("text", { x: frame.left - 8, y: y(tick) + 4, "text-anchor": "end" }, showTick(tick, chart.y)));
+  }
+  for (const tick of x.ticks) {
+    const text = chart.x.names ? fit(chart.x.names[tick], slanted ? 90 : 160) : showTick(tick, chart.x);
+    const below = frame.bottom + 18;
+    const turn = slanted ? { "text-anchor": "end", transform: `rotate(-40 ${x(tick)} ${below})` } : { "text-anchor": "middle" };
+    svg.append(draw("line", { class: "grid", x1: x(tick), x2: x(tick), y1: frame.bottom, y2: frame.bottom + 5 }));
+    svg.append(draw("text", { x: x(tick), y: below, ...turn }, text));
+  }
+  svg.append(draw("text", { x: 0, y: 12 }, chart.y.label));
+  svg.append(draw("text", { x: frame.right, y: height - 6, "text-anchor": "end" }, chart.x.label));
+}
+
+function drawLevels(svg, levels, y, frame) {
+  for (const level of levels) {
+    svg.append(draw("line", { class: "level", x1: frame.left, x2: frame.right, y1: y(level.y), y2: y(level.y) }));
+    svg.append(draw("text", { x: frame.left + 4, y: y(level.y) - 5 }, `${level.name}: ${FORMS.percent(level.y)}`));
+  }
+}
+
+function drawCurve(svg, series, { x, y }) {
+  const ink = colour(series.colour);
+  if (series.style === "line" || series.style === "bold") {
+    const path = series.points.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join("L");
+    svg.append(draw("path", { class: `curve ${series.style}`, d: `M${path}`, stroke: ink }));
+  }
+  if (series.points.length > MANY) return;
+  for (const point of series.points) {
+    if (point.error && point.y > point.error) {
+      const ends = { y1: y(point.y - point.error), y2: y(point.y + point.error) };
+      svg.append(draw("line", { x1: x(point.x), x2: x(point.x), ...ends, stroke: ink }));
+    }
+    const mark = marker(series, series.style === "dots" ? 6 : 4);
+    mark.setAttribute("transform", `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`);
+    svg.append(mark);
+  }
+}
+
+function describe(chart, series, point) {
+  const spread = point.error ? ` ± ${show(point.error, chart.y)}` : "";
+  const figures = [`${chart.x.label} ${show(point.x, chart.x)}`, `${chart.y.label} ${show(point.y, chart.y)}${spread}`];
+  return [series.name, ...figures, point.note].filter(Boolean).join("\n");
+}
+
+// The same figures as a table: a row for each x, a column for each curve.
+function linesTable(chart) {
+  const places = [...new Set(chart.series.flatMap((series) => series.points.map((point) => point.x)))];
+  const cells = (x) =>
+    chart.series.map((series) =>
+      series.points.filter((point) => point.x === x).map((point) => show(point.y, chart.y)).join(", ") || "-",
+    );
+  return {
+    columns: [chart.x.label, ...chart.series.map((series) => series.name)],
+    rows: places.sort((a, b) => a - b).map((x) => [show(x, chart.x), ...cells(x)]),
+  };
+}

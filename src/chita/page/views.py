@@ -1,0 +1,108 @@
+"""Which charts a benchmark's rows are drawn as; one that is not known is a table only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to draw rows: a chart for each panel, a curve for each kind of row in it.
+
+    Attributes:
+        x, y: columns; several in `y` are curves of their own.
+        x_form, y_form: their formats (see `parts`).
+        curve: the columns that tell the curves apart.
+        panel: the columns that tell the charts apart.
+        named: the values of x are names, side by side.
+        log_x, log_y: logarithmic axes.
+        joined: a line goes through the points.
+        where: the rows that are drawn.
+    """
+
+    x: str
+    y: tuple[str, ...]
+    x_form: str = "number"
+    y_form: str = "number"
+    curve: tuple[str, ...] = ("method",)
+    panel: tuple[str, ...] = ("network",)
+    named: bool = False
+    log_x: bool = False
+    log_y: bool = False
+    joined: bool = True
+    where: Callable[[Row], bool] = lambda row: True
+
+
+def _scale_view(along: str) -> View:
+    return View(
+        along,
+        ("solve", "blocks", "gradients"),
+        x_form="count",
+        y_form="seconds",
+        curve=("network",),
+        panel=("axis",),
+        log_x=True,
+        log_y=True,
+        where=lambda row: row.get("axis") == along,
+    )
+
+
+_ACCURACY = View("sparsity", ("accuracy",), x_form="share", y_form="percent")
+
+VIEWS: dict[str, tuple[View, ...]] = {
+    "demo": (
+        _ACCURACY,
+        View("sparsity", ("seconds",), x_form="share", y_form="seconds", log_y=True),
+    ),
+    "table1": (
+        View(
+            "sparsity",
+            ("accuracy",),
+            x_form="share",
+            y_form="percent",
+            panel=("network", "choice"),
+        ),
+    ),
+    "objective": (View("sparsity", ("objective",), x_form="share", log_y=True),),
+    "runtime": (
+        View(
+            "method",
+            ("seconds",),
+            y_form="seconds",
+            curve=("block_size",),
+            named=True,
+            log_y=True,
+            joined=False,
+        ),
+    ),
+    "schedules": (
+        View("stage", ("accuracy",), x_form="count", y_form="percent", curve=("schedule",)),
+        View("sparsity", ("accuracy",), x_form="share", y_form="percent", curve=("schedule",)),
+    ),
+    "ridge": (
+        View(
+            "iterations",
+            ("accuracy",),
+            y_form="percent",
+            curve=("run", "ridge"),
+            named=True,
+            where=lambda row: row.get("iterations") is not None,
+        ),
+        View(
+            "ridge",
+            ("accuracy",),
+            y_form="percent",
+            curve=("sparsity",),
+            named=True,
+            where=lambda row: row.get("iterations") is None,
+        ),
+    ),
+    "first-order": (View("m", ("accuracy",), y_form="percent", curve=("alpha",), named=True),),
+    "stepsize": (View("tau", ("objective",), curve=("seed",), panel=()),),
+    "gradual": (View("sparsity", ("accuracy",), x_form="percent", y_form="percent"),),
+    "scale": tuple(map(_scale_view, ("p", "n", "k", "ranks"))),
+}
