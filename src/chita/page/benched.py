@@ -11,14 +11,17 @@ from chita.page.parts import Part, axis, fact, lines, number, point, section, se
 from chita.page.views import VIEWS, View
 
 Row = Mapping[str, Any]
+SPEAKING = ("network", "method", "choice", "schedule", "run")
+WHOLE = "whole"  # the curve of the rows without a block size
 
 
 def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
     """Headline figures, and a section for each benchmark."""
-    single = len(benchmarks) == 1
+    order = [*VIEWS, *(b.name for b in benchmarks if b.name not in VIEWS)]
+    benchmarks = sorted(benchmarks, key=lambda benchmark: order.index(benchmark.name))
     return {
-        "title": benchmarks[0].title if single else "The paper's tables and figures, made again",
-        "lead": "" if single else f"{len(benchmarks)} benchmarks.",
+        "title": "The paper's tables and figures, made again",
+        "lead": f"chita bench {', '.join(benchmark.name for benchmark in benchmarks)}",
         "facts": [item for benchmark in benchmarks for item in _best_accuracies(benchmark)],
         "sections": [bench_section(benchmark) for benchmark in benchmarks],
     }
@@ -69,12 +72,11 @@ def _charts(view: View, rows: Sequence[Row]) -> list[Part]:
 
 def _chart(view: View, panel: str, rows: Sequence[Row], colours: Mapping[str, int]) -> Part:
     names = [_name(view.x, value) for value in _places(view, rows)] if view.named else None
-    title = f"{_label(view.y[0])} against {_label(view.x)}"
     levels = {}
     if "paper" in rows[0] and (network := paper.paper_network(rows[0]["network"])) in paper.DENSE:
         levels = {"dense, paper": paper.DENSE[network]}
     return lines(
-        f"{panel}: {title.lower()}" if panel else title,
+        f"{panel}: {view.title}" if panel else view.title,
         axis(_label(view.x), view.x_form, log=view.log_x, names=names),
         axis(_label(view.y[0]) if len(view.y) == 1 else "seconds", view.y_form, log=view.log_y),
         _curves(view, rows, colours),
@@ -89,7 +91,7 @@ def _curves(view: View, rows: Sequence[Row], colours: Mapping[str, int]) -> list
     for kind in dict.fromkeys(_kind(row, view.curve) for row in rows):
         here = [row for row in rows if _kind(row, view.curve) == kind]
         for offset, y in enumerate(view.y):
-            name = kind if len(view.y) == 1 else ", ".join(filter(None, (kind, y)))
+            name = (kind or WHOLE) if len(view.y) == 1 else f"{kind}, {y}"
             style = "bold" if kind.startswith("CHITA") else "line"
             colour = colours[kind] * len(view.y) + offset
             points = _points(view, here, y, places)
@@ -97,9 +99,7 @@ def _curves(view: View, rows: Sequence[Row], colours: Mapping[str, int]) -> list
             curves.append(series(name, points, style=style, colour=colour))
         if view.y == ("accuracy",):
             points = _points(view, here, "paper", places)
-            published.append(
-                series(f"{kind}, paper", points, style="paper", colour=colours[kind])
-            )
+            published.append(series(f"{kind}, paper", points, style="paper", colour=colours[kind]))
     return curves + published
 
 
@@ -121,19 +121,21 @@ def _places(view: View, rows: Sequence[Row]) -> list[Any]:
 
 
 def _kind(row: Row, columns: Sequence[str]) -> str:
-    return ", ".join(_name(name, row[name]) for name in columns if row.get(name) is not None)
+    """What tells a row apart; a value that says little alone comes with the name of its column."""
+    words = []
+    for column in columns:
+        if row.get(column) is not None:
+            name = _name(column, row[column])
+            words.append(name if column in SPEAKING else f"{_label(column)} {name}")
+    return ", ".join(words)
 
 
 def _name(column: str, value: Any) -> str:
-    """A value as the name of a curve, a chart or a place; a bare number says what it is."""
-    if isinstance(value, str):
-        return value
-    text = f"{value:g}" if isinstance(value, float) else show(column, value)
-    return text
+    return f"{value:g}" if isinstance(value, float) else show(column, value)
 
 
 def _label(column: str) -> str:
-    return {"accuracy": "test accuracy", "m": "m"}.get(column, column.replace("_", " "))
+    return {"accuracy": "test accuracy"}.get(column, column.replace("_", " "))
 
 
 def _with_titles(row: Row) -> Row:

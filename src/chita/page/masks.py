@@ -13,7 +13,7 @@ import safetensors
 from chita.errors import ChitaError
 from chita.page.parts import Part
 
-SIDE = 128  # cells along a side of a picture at most
+SIDE = 128  # cells along a side of a square picture at most
 CELLS = 600_000  # in all pictures together: what keeps the page under 2 MB
 
 
@@ -37,7 +37,7 @@ def mask_pictures(path: Path, order: Sequence[str] = ()) -> list[Part]:
 def _picture(name: str, mask: npt.NDArray[np.bool_], side: int) -> Part:
     matrix = mask.reshape(mask.shape[0] if mask.ndim > 1 else 1, -1)
     rows, columns = matrix.shape
-    height, width = min(rows, side), min(columns, side)
+    height, width = _grid(rows, columns, side)
     densities = pool(matrix, height, width)
     densest = float(densities.max(initial=0))
     cells = np.rint(densities * (255 / (densest or 1))).astype(np.uint8)
@@ -53,6 +53,13 @@ def _picture(name: str, mask: npt.NDArray[np.bool_], side: int) -> Part:
         "densest": densest,
         "cells": base64.b64encode(cells.tobytes()).decode(),
     }
+
+
+def _grid(rows: int, columns: int, side: int) -> tuple[int, int]:
+    """At most side^2 cells, four times as long as a square's side at most."""
+    height = min(rows, side)
+    width = min(columns, side * side // height, 4 * side)
+    return min(rows, side * side // width, 4 * side), width
 
 
 def pool(matrix: npt.NDArray[np.bool_], height: int, width: int) -> npt.NDArray[np.float64]:

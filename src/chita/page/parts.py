@@ -70,7 +70,12 @@ def series(name: str, points: Sequence[Part], *, style: str = "line", colour: in
 
 
 def lines(
-    title: str, x: Part, y: Part, curves: Iterable[Part], *, levels: Mapping[str, float] | None = None
+    title: str,
+    x: Part,
+    y: Part,
+    curves: Iterable[Part],
+    *,
+    levels: Mapping[str, float] | None = None,
 ) -> Part:
     """Curves over x, with horizontal levels by name."""
     return {
@@ -103,11 +108,11 @@ def bars(
     }
 
 
-def table(title: str, rows: Sequence[Mapping[str, Any]]) -> Part:
+def table(title: str, rows: Sequence[Mapping[str, Any]], *, unfolded: bool = False) -> Part:
     """Rows with all the columns that any of them has, in the order in which these appear."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[show(name, row.get(name)) for name in columns] for row in rows]
-    return {"title": title, "columns": columns, "rows": cells}
+    return {"title": title, "columns": columns, "rows": cells, "unfolded": unfolded}
 
 
 def show(name: str, value: Any) -> str:

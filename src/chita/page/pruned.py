@@ -81,7 +81,7 @@ def _accuracy_section(record: Record, network: str) -> Part:
         "Test accuracy against sparsity",
         axis("sparsity", "share"),
         axis("test accuracy", "percent"),
-        [series("this run", ours, style="dots"), *curves],
+        [*curves, series("this run", ours, style="dots")],
         levels=None if dense is None else {"dense, this run": dense},
     )
     return section("Accuracy", text, charts=[chart])
@@ -98,7 +98,10 @@ def _stage_section(stages: Rows) -> Part:
             stages,
             {"loss": "calibration, before the stage", "held_out_loss": "held out, after it"},
         ),
-        _by_stage("Sparsity of each stage", axis("sparsity", "share"), stages, {"sparsity": "sparsity"}),
+        _by_stage("Ridge of each stage", axis("lambda", log=True), stages, {"ridge": "lambda"}),
+        _by_stage(
+            "Sparsity of each stage", axis("sparsity", "share"), stages, {"sparsity": "sparsity"}
+        ),
     ]
     return section(
         "Stages",
@@ -115,7 +118,7 @@ def _by_stage(title: str, y: Part, stages: Rows, columns: Mapping[str, str]) -> 
             [
                 point(row.get("stage", place), value, _words(row))
                 for place, row in enumerate(stages, start=1)
-                if (value := number(row, column)) is not None
+                if (value := number(row, column)) is not None and not (y["log"] and value <= 0)
             ],
             colour=colour,
         )

@@ -35,8 +35,8 @@ def remains_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> lis
         sections.append(_layer_section(rows))
     if pictures:
         text = (
-            "Each weight tensor as a matrix of outputs by inputs. The darker a cell, the more of its "
-            "weights are kept; large layers are drawn in patches."
+            "Each weight tensor as a matrix of outputs by inputs. The stronger a cell, the more of "
+            "its weights are kept; large layers are drawn in patches."
         )
         sections.append(section("Masks", text, masks=pictures))
     sections.append(_settings_section(folder))
@@ -64,7 +64,7 @@ def _layer_section(rows: Sequence[Mapping[str, Any]]) -> Part:
         for row in rows
         if row.get("weights") and "nonzeros" in row and "name" in row
     ]
-    chart = bars("Share of each layer that is kept", "layer", "share", ["kept"], drawn)
+    chart = bars("Share of each layer that is kept", "layer", "share", ["kept"], drawn, full=1)
     return section("Layers", charts=[chart], tables=[table("All layers", rows)])
 
 
@@ -72,7 +72,11 @@ def _settings_section(folder: Folder) -> Part:
     record = folder.record or {}
     figures = {k: v for k, v in record.items() if k not in ("layers", "stages", "epochs")}
     tables = [
-        table(title, [{"name": k, "value": show(k, v)} for k, v in values.items()])
+        table(
+            title,
+            [{"name": name, "value": show(name, value)} for name, value in values.items()],
+            unfolded=title == "Settings",
+        )
         for title, values in (("Settings", folder.config), ("All figures", figures))
         if values
     ]

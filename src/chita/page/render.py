@@ -64,4 +64,4 @@ def _plain(value: Any) -> Any:
 
 
 def _asset(name: str) -> str:
-    return resources.files("chita.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return (resources.files("chita.page") / "assets" / name).read_text(encoding="utf-8")

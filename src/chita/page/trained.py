@@ -56,8 +56,7 @@ def _accuracy_section(record: Record, network: str, epochs: Rows) -> Part:
     ours = [
         point(x, y, f"epoch {row.get('epoch')}")
         for row in epochs
-        if (x := number(row, "sparsity")) is not None
-        and (y := number(row, "accuracy")) is not None
+        if (x := number(row, "sparsity")) is not None and (y := number(row, "accuracy")) is not None
     ]
     methods = dict.fromkeys(row.method for row in published)
     curves = [
@@ -73,7 +72,7 @@ def _accuracy_section(record: Record, network: str, epochs: Rows) -> Part:
         "Test accuracy against sparsity, epoch by epoch",
         axis("sparsity", "share"),
         axis("test accuracy", "percent"),
-        [series("this run", ours, style="dots"), *curves],
+        [*curves, series("this run", ours, style="dots")],
         levels=None if dense is None else {"dense, this run": dense},
     )
     text = "" if published else "The paper states no figures for this network."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -14,6 +14,7 @@ class View:
     """One way to draw rows: a chart for each panel, a curve for each kind of row in it.
 
     Attributes:
+        title: of the charts.
         x, y: columns; several in `y` are curves of their own.
         x_form, y_form: their formats (see `parts`).
         curve: the columns that tell the curves apart.
@@ -24,6 +25,7 @@ class View:
         where: the rows that are drawn.
     """
 
+    title: str
     x: str
     y: tuple[str, ...]
     x_form: str = "number"
@@ -39,37 +41,43 @@ class View:
 
 def _scale_view(along: str) -> View:
     return View(
+        f"Seconds against {along}",
         along,
         ("solve", "blocks", "gradients"),
         x_form="count",
         y_form="seconds",
         curve=("network",),
-        panel=("axis",),
+        panel=(),
         log_x=True,
         log_y=True,
         where=lambda row: row.get("axis") == along,
     )
 
 
-_ACCURACY = View("sparsity", ("accuracy",), x_form="share", y_form="percent")
+_ACCURACY = View(
+    "Test accuracy against sparsity", "sparsity", ("accuracy",), x_form="share", y_form="percent"
+)
 
-VIEWS: dict[str, tuple[View, ...]] = {
+VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
     "demo": (
         _ACCURACY,
-        View("sparsity", ("seconds",), x_form="share", y_form="seconds", log_y=True),
-    ),
-    "table1": (
         View(
+            "Seconds against sparsity",
             "sparsity",
-            ("accuracy",),
+            ("seconds",),
             x_form="share",
-            y_form="percent",
-            panel=("network", "choice"),
+            y_form="seconds",
+            log_y=True,
         ),
     ),
-    "objective": (View("sparsity", ("objective",), x_form="share", log_y=True),),
+    "table1": (replace(_ACCURACY, panel=("network", "choice")),),
+    "gradual": (replace(_ACCURACY, x_form="percent"),),  # its sparsity is in percent
+    "objective": (
+        View("Objective against sparsity", "sparsity", ("objective",), x_form="share", log_y=True),
+    ),
     "runtime": (
         View(
+            "Seconds of a solve",
             "method",
             ("seconds",),
             y_form="seconds",
@@ -80,11 +88,19 @@ VIEWS: dict[str, tuple[View, ...]] = {
         ),
     ),
     "schedules": (
-        View("stage", ("accuracy",), x_form="count", y_form="percent", curve=("schedule",)),
-        View("sparsity", ("accuracy",), x_form="share", y_form="percent", curve=("schedule",)),
+        View(
+            "Test accuracy after each stage",
+            "stage",
+            ("accuracy",),
+            x_form="count",
+            y_form="percent",
+            curve=("schedule",),
+        ),
+        replace(_ACCURACY, curve=("schedule",)),
     ),
     "ridge": (
         View(
+            "Test accuracy against IHT updates",
             "iterations",
             ("accuracy",),
             y_form="percent",
@@ -93,6 +109,7 @@ VIEWS: dict[str, tuple[View, ...]] = {
             where=lambda row: row.get("iterations") is not None,
         ),
         View(
+            "Test accuracy against lambda",
             "ridge",
             ("accuracy",),
             y_form="percent",
@@ -101,8 +118,16 @@ VIEWS: dict[str, tuple[View, ...]] = {
             where=lambda row: row.get("iterations") is None,
         ),
     ),
-    "first-order": (View("m", ("accuracy",), y_form="percent", curve=("alpha",), named=True),),
-    "stepsize": (View("tau", ("objective",), curve=("seed",), panel=()),),
-    "gradual": (View("sparsity", ("accuracy",), x_form="percent", y_form="percent"),),
+    "first-order": (
+        View(
+            "Test accuracy against m",
+            "m",
+            ("accuracy",),
+            y_form="percent",
+            curve=("alpha",),
+            named=True,
+        ),
+    ),
+    "stepsize": (View("g(tau)", "tau", ("objective",), curve=("seed",), panel=()),),
     "scale": tuple(map(_scale_view, ("p", "n", "k", "ranks"))),
 }

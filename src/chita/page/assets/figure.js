@@ -23,7 +23,7 @@ function makeFigure(chart) {
     const ring = draw("circle", { class: "ring", r: 8, visibility: "hidden" });
     svg.append(ring);
     picture.replaceChildren(svg);
-    Object.assign(current, { marks, tall, ring: (mark) => moveRing(ring, mark) });
+    Object.assign(current, { marks, tall, ring: (mark) => (moveRing(ring, mark), dimOthers(svg, mark)) });
     choose(null);
   }
 
@@ -40,6 +40,13 @@ function moveRing(ring, mark) {
   if (!mark) return;
   ring.setAttribute("cx", mark.x);
   ring.setAttribute("cy", mark.y);
+}
+
+// The curve of the mark stands out from the others.
+function dimOthers(svg, mark) {
+  for (const [row, curve] of svg.querySelectorAll(".series").entries()) {
+    curve.classList.toggle("dim", mark !== null && row !== mark.row);
+  }
 }
 
 // Drawn for the width there is, and again when that changes.
@@ -80,11 +87,12 @@ function makeLegend(keys, hidden, redraw) {
 }
 
 // A table is made when it is first opened: a benchmark may have thousands of rows.
-function makeDetails(title, table) {
+function makeDetails(title, table, unfolded = false) {
   const details = make("details", {}, make("summary", {}, title));
   details.addEventListener("toggle", () => {
     if (details.open && details.children.length === 1) details.append(makeTable(title, table));
   });
+  details.open = unfolded;
   return details;
 }
 

@@ -21,17 +21,17 @@ function drawLines(chart, hidden, width) {
   const shown = chart.series.filter((series) => !hidden.has(series.name));
   const points = shown.flatMap((series) => series.points);
   const slanted = chart.x.names && chart.x.names.join("").length * 7.5 > width - 80;
-  const height = Math.round(Math.min(340, Math.max(230, 0.62 * width))) + (slanted ? 50 : 0);
-  const frame = { left: 64, right: width - 14, top: 26, bottom: height - (slanted ? 96 : 44) };
+  const height = Math.round(Math.min(380, Math.max(230, 0.62 * width))) + (slanted ? 50 : 0);
+  const frame = { left: 64, right: width - 22, top: 26, bottom: height - (slanted ? 96 : 44) };
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height });
   if (!points.length) return { svg, marks: [] };
   const heights = points.flatMap(({ y, error }) => (error && y > error ? [y - error, y + error] : [y]));
   const levels = chart.levels.map((level) => level.y);
-  const x = scaleFor(chart.x, points.map((point) => point.x), frame.left, frame.right);
-  const y = scaleFor(chart.y, [...heights, ...levels], frame.bottom, frame.top);
+  const x = scaleFor(chart.x, points.map((point) => point.x), frame.left, frame.right, 56);
+  const y = scaleFor(chart.y, [...heights, ...levels], frame.bottom, frame.top, 40);
   drawAxes(svg, chart, { x, y }, frame, { height, slanted });
   drawLevels(svg, chart.levels, y, frame);
-  for (const series of shown) drawCurve(svg, series, { x, y });
+  for (const series of shown) svg.append(drawCurve(series, { x, y }));
   const marks = shown.flatMap((series, row) =>
     series.points.map((point, column) => ({
       x: x(point.x), y: y(point.y), row, column, text: describe(chart, series, point),
@@ -59,26 +59,28 @@ function drawAxes(svg, chart, { x, y }, frame, { height, slanted }) {
 function drawLevels(svg, levels, y, frame) {
   for (const level of levels) {
     svg.append(draw("line", { class: "level", x1: frame.left, x2: frame.right, y1: y(level.y), y2: y(level.y) }));
-    svg.append(draw("text", { x: frame.left + 4, y: y(level.y) - 5 }, `${level.name}: ${FORMS.percent(level.y)}`));
+    svg.append(draw("text", { x: frame.right, y: y(level.y) - 6, "text-anchor": "end" }, `${level.name}: ${FORMS.percent(level.y)}`));
   }
 }
 
-function drawCurve(svg, series, { x, y }) {
+function drawCurve(series, { x, y }) {
   const ink = colour(series.colour);
-  if (series.style === "line" || series.style === "bold") {
+  const curve = draw("g", { class: "series" });
+  if (series.style !== "dots") {
     const path = series.points.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join("L");
-    svg.append(draw("path", { class: `curve ${series.style}`, d: `M${path}`, stroke: ink }));
+    curve.append(draw("path", { class: `curve ${series.style}`, d: `M${path}`, stroke: ink }));
   }
-  if (series.points.length > MANY) return;
+  if (series.points.length > MANY) return curve;
   for (const point of series.points) {
     if (point.error && point.y > point.error) {
       const ends = { y1: y(point.y - point.error), y2: y(point.y + point.error) };
-      svg.append(draw("line", { x1: x(point.x), x2: x(point.x), ...ends, stroke: ink }));
+      curve.append(draw("line", { x1: x(point.x), x2: x(point.x), ...ends, stroke: ink }));
     }
     const mark = marker(series, series.style === "dots" ? 6 : 4);
     mark.setAttribute("transform", `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`);
-    svg.append(mark);
+    curve.append(mark);
   }
+  return curve;
 }
 
 function describe(chart, series, point) {

@@ -22,7 +22,7 @@ function makeSection(section, place) {
     section.text ? make("p", { class: "text" }, section.text) : null,
     section.charts.length ? make("div", { class: "charts" }, ...section.charts.map(makeFigure)) : null,
     section.masks.length ? make("div", { class: "masks" }, ...section.masks.map(makeMask)) : null,
-    section.tables.length ? make("div", { class: "card tables" }, ...section.tables.map((table) => makeDetails(table.title, table))) : null,
+    section.tables.length ? make("div", { class: "card tables" }, ...section.tables.map((table) => makeDetails(table.title, table, table.unfolded))) : null,
   );
 }
 
@@ -36,7 +36,7 @@ document.getElementById("top").append(
   make("h1", {}, page.title),
   make("p", { class: "lead" }, page.lead),
   make("dl", { class: "facts" }, ...page.facts.map(makeFact)),
-  makeNavigation(),
+  page.sections.length > 1 ? makeNavigation() : "",
 );
 document.getElementById("main").append(...page.sections.map(makeSection));
 document.getElementById("foot").append(`Made by chita report ${page.version}. The page is whole in itself: it loads nothing.`);

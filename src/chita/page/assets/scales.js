@@ -13,21 +13,22 @@ function padded([low, high], axis) {
   return [low - room, high + room];
 }
 
-function scaleFor(axis, values, from, to) {
+function scaleFor(axis, values, from, to, pitch) {
   const positive = axis.log ? values.filter((value) => value > 0) : values;
   const [low, high] = padded(span(positive), axis);
   const place = axis.log ? Math.log : (value) => value;
   const factor = (to - from) / (place(high) - place(low));
   const scale = (value) => from + factor * (place(value) - place(low));
-  scale.ticks = ticksFor(axis, low, high, Math.abs(to - from));
+  scale.ticks = ticksFor(axis, low, high, Math.abs(to - from) / pitch);
   return scale;
 }
 
-function ticksFor(axis, low, high, pixels) {
+// Ticks at most so many, where they are not names or powers of ten.
+function ticksFor(axis, low, high, count) {
   if (axis.names) return axis.names.map((_, place) => place);
   if (axis.log) return logTicks(low, high);
   const whole = axis.form === "count";
-  return linearTicks(low, high, Math.max(2, Math.floor(pixels / 65)), whole);
+  return linearTicks(low, high, Math.max(2, Math.floor(count)), whole);
 }
 
 function linearTicks(low, high, count, whole) {
