@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -10,9 +11,13 @@ from rich.table import Table
 from torch import nn
 
 from chita import data, zoo
+from chita.bench.paper import paper_accuracy
 from chita.checkpoint import load_checkpoint
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.files import write_whole
+from chita.output import write_run
+from chita.page.render import write_page
 from chita.prune import prune
 from chita.report.figures import accuracy_figure
 
@@ -29,7 +34,11 @@ class Point:
 
 
 def run_demo(folder: Path, console: Console) -> None:
-    """Prune at several sparsities, show them in a table, and draw them into accuracy.png."""
+    """Prune at several sparsities, show them in a table, and draw them into accuracy.png.
+
+    The folder also gets the last of the networks, as `chita prune` writes it, the points in
+    demo.json, and a page on them all.
+    """
     network = zoo.get("mlpnet")
     embedded = network.embedded
     if embedded is None:
@@ -64,6 +73,30 @@ def run_demo(folder: Path, console: Console) -> None:
         title="MLPNet on MNIST",
     )
     console.print(f"accuracy against sparsity: {figure}", soft_wrap=True, markup=False)
+    given = {"network": network.name, "data": embedded.data}
+    config = {**asdict(result.config), **given}
+    last = curves[name][-1].accuracy
+    record = {**given, "dense_accuracy": dense_accuracy, "accuracy": last, **result.to_dict()}
+    write_run(folder, result.model, result.masks, config=config, record=record)
+    _write_points(folder / "demo.json", network.name, curves)
+    console.print(f"all of it on one page: {write_page(folder)}", soft_wrap=True, markup=False)
+
+
+def _write_points(path: Path, network: str, curves: dict[str, list[Point]]) -> None:
+    """The points in the form of a benchmark, beside the paper's."""
+    rows = [
+        {
+            "network": network,
+            "method": METHODS[name],
+            "sparsity": sparsity,
+            **asdict(point),
+            "paper": paper_accuracy(network, METHODS[name], sparsity),
+        }
+        for name, points in curves.items()
+        for sparsity, point in zip(SPARSITIES, points, strict=True)
+    ]
+    content = {"benchmark": "demo", "title": "Three methods, side by side", "rows": rows}
+    write_whole(path, f"{json.dumps(content, indent=2)}\n".encode())
 
 
 def _table(curves: dict[str, list[Point]], dense_accuracy: float) -> Table:

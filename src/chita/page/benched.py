@@ -11,6 +11,7 @@ from chita.page.parts import Part, axis, fact, lines, number, point, section, se
 from chita.page.views import VIEWS, View
 
 Row = Mapping[str, Any]
+OURS = "CHITA"  # how the names of the paper's methods begin
 SPEAKING = ("network", "method", "choice", "schedule", "run")
 WHOLE = "whole"  # the curve of the rows without a block size
 
@@ -60,8 +61,9 @@ def _best_accuracies(benchmark: Benchmark) -> list[Part]:
 def _charts(view: View, rows: Sequence[Row]) -> list[Part]:
     """A chart for each panel with figures of ours."""
     drawn = [row for row in rows if view.where(row)]
-    kinds = list(dict.fromkeys(_kind(row, view.curve) for row in drawn))
-    colours = {kind: place for place, kind in enumerate(kinds)}
+    kinds = dict.fromkeys(_kind(row, view.curve) for row in drawn)
+    ours_first = sorted(kinds, key=lambda kind: not kind.startswith(OURS))
+    colours = {kind: place for place, kind in enumerate(ours_first)}
     charts = []
     for panel in dict.fromkeys(_kind(row, view.panel) for row in drawn):
         here = [row for row in drawn if _kind(row, view.panel) == panel]
@@ -92,7 +94,7 @@ def _curves(view: View, rows: Sequence[Row], colours: Mapping[str, int]) -> list
         here = [row for row in rows if _kind(row, view.curve) == kind]
         for offset, y in enumerate(view.y):
             name = (kind or WHOLE) if len(view.y) == 1 else f"{kind}, {y}"
-            style = "bold" if kind.startswith("CHITA") else "line"
+            style = "bold" if kind.startswith(OURS) else "line"
             colour = colours[kind] * len(view.y) + offset
             points = _points(view, here, y, places)
             style = style if view.joined else "dots"

@@ -20,7 +20,7 @@ from chita.page.parts import (
     series,
     table,
 )
-from chita.page.remains import headline, remains_sections
+from chita.page.remains import headline, lead, remains_sections
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -28,11 +28,14 @@ Rows = Sequence[Mapping[str, Any]]
 def prune_page(folder: Folder, record: Record) -> Part:
     """Headline figures, and the sections of a one-shot run."""
     network, method = str(record.get("network", "network")), str(record.get("method", "prune"))
-    method = paper.NAMES.get(method, method)
     stages: Rows = record["stages"]
     return {
-        "title": f"{network} pruned by {method}",
-        "lead": f"One shot, {len(stages)} {'stage' if len(stages) == 1 else 'stages'}.",
+        "title": f"{network} pruned by {paper.NAMES.get(method, method)}",
+        "lead": lead(
+            f"chita prune {network}",
+            record,
+            {"data": "data {}", "samples": "n = {:,}", "seed": "seed {}"},
+        ),
         "facts": [*headline(record), *_costs(record)],
         "sections": [
             _accuracy_section(record, network),

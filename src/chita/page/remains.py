@@ -25,6 +25,12 @@ def headline(record: Mapping[str, Any]) -> list[Part]:
     return facts
 
 
+def lead(command: str, record: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    """The command, and what the record has of the names given, each in its words."""
+    known = [form.format(record[name]) for name, form in words.items() if record.get(name)]
+    return " · ".join([command, *known])
+
+
 def remains_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Layers, masks and settings. `layers` are those of the record; without, those of the masks."""
     names = [str(row.get("name")) for row in layers]

@@ -21,7 +21,7 @@ from chita.page.parts import (
     series,
     table,
 )
-from chita.page.remains import headline, remains_sections
+from chita.page.remains import headline, lead, remains_sections
 
 Rows = Sequence[Mapping[str, Any]]
 PUBLISHED = {"mobilenetv1": gradual_paper.MOBILENETV1, "resnet50": gradual_paper.RESNET50}
@@ -35,7 +35,7 @@ def gradual_page(folder: Folder, record: Record) -> Part:
     seconds = number(record, "seconds")
     return {
         "title": f"{network} trained sparse by {title}",
-        "lead": f"Gradual pruning over {len(epochs)} {'epoch' if len(epochs) == 1 else 'epochs'}.",
+        "lead": lead(f"chita gradual {network}", record, {"data": "data {}", "seed": "seed {}"}),
         "facts": [
             *headline(record),
             fact("epochs", f"{len(epochs)}"),

@@ -11,13 +11,17 @@ function addCursor(plot, picture, current) {
   function choose(mark) {
     chosen = mark;
     current.ring(mark);
-    readout.textContent = mark ? mark.text : "";
+    const text = mark ? mark.text : "";
+    if (readout.textContent !== text) readout.textContent = text; // announced once
     if (mark) placeReadout(readout, plot, mark);
   }
 
-  picture.addEventListener("pointermove", (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall)));
-  picture.addEventListener("pointerdown", (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall)));
-  picture.addEventListener("pointerleave", () => choose(null));
+  const point = (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall));
+  picture.addEventListener("pointermove", point);
+  picture.addEventListener("pointerdown", point);
+  picture.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "mouse") choose(null); // what a finger touched stays
+  });
   picture.addEventListener("focus", () => {
     if (chosen === null && picture.matches(":focus-visible")) choose(current.marks[0] ?? null);
   });
@@ -53,10 +57,12 @@ function step(marks, chosen, key) {
   if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(key)) return undefined;
   if (chosen === null) return marks[0] ?? null;
   const row = marks.filter((mark) => mark.row === chosen.row);
-  if (key === "Home") return row[0];
-  if (key === "End") return row[row.length - 1];
-  if (key === "ArrowLeft") return row[Math.max(0, row.indexOf(chosen) - 1)];
-  if (key === "ArrowRight") return row[Math.min(row.length - 1, row.indexOf(chosen) + 1)];
+  const line = row.length > 1 ? row : marks; // bars are rows of one mark
+  const place = line.findIndex((mark) => mark.row === chosen.row && mark.column === chosen.column);
+  if (key === "Home") return line[0];
+  if (key === "End") return line[line.length - 1];
+  if (key === "ArrowLeft") return line[Math.max(0, place - 1)];
+  if (key === "ArrowRight") return line[Math.min(line.length - 1, place + 1)];
   const rows = [...new Set(marks.map((mark) => mark.row))];
   const wanted = rows[rows.indexOf(chosen.row) + (key === "ArrowDown" ? 1 : -1)];
   const others = marks.filter((mark) => mark.row === wanted);

@@ -1,5 +1,6 @@
 // Elements, and numbers as text. Text goes in as text, never as HTML.
 
+const COLOURS = 12; // in the palette of page.css
 const SVG = "http://www.w3.org/2000/svg";
 
 function fill(element, attributes, children) {
@@ -52,5 +53,5 @@ function fit(text, pixels) {
 }
 
 function colour(place) {
-  return `var(--c${place % 8})`;
+  return `var(--c${place % COLOURS})`;
 }

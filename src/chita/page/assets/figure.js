@@ -28,7 +28,7 @@ function makeFigure(chart) {
   }
 
   const figure = make(
-    "figure", {}, make("figcaption", {}, chart.title), makeLegend(kind.keys(chart), hidden, redraw), plot,
+    "figure", {}, make("figcaption", {}, chart.title), makeLegend(kind.keys(chart), chart.levels ?? [], hidden, redraw), plot,
     makeDetails("As a table", kind.table(chart)),
   );
   watchWidth(plot, redraw);
@@ -69,9 +69,9 @@ function barKeys(chart) {
   }));
 }
 
-// A switch for each series or part; one alone needs none.
-function makeLegend(keys, hidden, redraw) {
-  if (keys.length < 2) return null;
+// A switch for each series or part, and the levels; one thing alone needs no legend.
+function makeLegend(keys, levels, hidden, redraw) {
+  if (keys.length + levels.length < 2) return null;
   const entries = keys.map(({ name, mark }) => {
     const button = make(
       "button", { type: "button", "aria-pressed": "true" }, draw("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, mark), name,
@@ -83,7 +83,13 @@ function makeLegend(keys, hidden, redraw) {
     });
     return make("li", {}, button);
   });
-  return make("ul", { class: "legend", "aria-label": "Shown in the chart" }, ...entries);
+  return make("ul", { class: "legend", "aria-label": "Shown in the chart" }, ...entries, ...levels.map(makeLevelKey));
+}
+
+function makeLevelKey(level) {
+  const dash = draw("line", { class: "level", x1: -8, x2: 8, y1: 0, y2: 0 });
+  const sign = draw("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, dash);
+  return make("li", { class: "key" }, sign, `${level.name}: ${FORMS.percent(level.y)}`);
 }
 
 // A table is made when it is first opened: a benchmark may have thousands of rows.
@@ -97,9 +103,10 @@ function makeDetails(title, table, unfolded = false) {
 }
 
 function makeTable(title, { columns, rows }) {
-  const isNumber = (text) => /^[-+]?[\d.,]+(e-?\d+)?( ?[%s])?$/.test(text);
-  const cell = (text) => make("td", isNumber(text) ? { class: "number" } : {}, text);
-  const head = make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name)));
+  const isNumber = (text) => /^(-|[-+]?[\d.,]+(e[-+]?\d+)?( ?[%s])?)$/.test(text);
+  const look = columns.map((_, place) => (rows.every((row) => isNumber(row[place])) ? { class: "number" } : {}));
+  const cell = (text, place) => make("td", look[place], text);
+  const head = make("tr", {}, ...columns.map((name, place) => make("th", { scope: "col", ...look[place] }, name)));
   const body = rows.map((row) => make("tr", {}, ...row.map(cell)));
   const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
   return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, table);

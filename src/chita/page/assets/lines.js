@@ -10,7 +10,7 @@ const MANY = 60; // points of a curve that need no marker each
 
 // Shapes change along the palette and again on each round of it: colour is never the only sign.
 function marker(series, radius) {
-  const shape = SHAPES[(series.colour + Math.floor(series.colour / 8)) % SHAPES.length];
+  const shape = SHAPES[(series.colour + Math.floor(series.colour / COLOURS)) % SHAPES.length];
   const ink = colour(series.colour);
   const look = series.style === "paper" ? { class: "hollow", stroke: ink } : { fill: ink };
   return draw("path", { d: shape(radius), ...look });
@@ -59,7 +59,6 @@ function drawAxes(svg, chart, { x, y }, frame, { height, slanted }) {
 function drawLevels(svg, levels, y, frame) {
   for (const level of levels) {
     svg.append(draw("line", { class: "level", x1: frame.left, x2: frame.right, y1: y(level.y), y2: y(level.y) }));
-    svg.append(draw("text", { x: frame.right, y: y(level.y) - 6, "text-anchor": "end" }, `${level.name}: ${FORMS.percent(level.y)}`));
   }
 }
 

@@ -32,9 +32,11 @@ function paintMask(canvas, mask, cells) {
 
 // The marks of a mask are its cells, placed where the canvas is drawn now.
 function addMaskCursor(plot, canvas, mask, cells) {
+  const cell = make("span", { class: "cell", hidden: "" });
+  plot.append(cell);
   const current = {
     tall: false,
-    ring: () => {},
+    ring: (mark) => moveCell(cell, mark),
     get marks() {
       return Array.from(cells, (cell, place) => cellMark(canvas, mask, cell, place));
     },
@@ -42,12 +44,22 @@ function addMaskCursor(plot, canvas, mask, cells) {
   addCursor(plot, canvas, current);
 }
 
+function moveCell(cell, mark) {
+  cell.hidden = mark === null;
+  if (!mark) return;
+  cell.style.left = `${mark.x}px`;
+  cell.style.top = `${mark.y}px`;
+}
+
 function cellMark(canvas, mask, cell, place) {
   const [row, column] = [Math.floor(place / mask.width), place % mask.width];
   return {
     x: ((column + 0.5) / mask.width) * canvas.clientWidth,
     y: ((row + 0.5) / mask.height) * canvas.clientHeight,
-    row, column, text: describeCell(mask, cell, row, column),
+    row, column,
+    get text() {
+      return describeCell(mask, cell, row, column); // of thousands of cells, one is asked for
+    },
   };
 }
 
