@@ -46,7 +46,7 @@ function drawAxes(svg, chart, { x, y }, frame, { height, slanted }) {
     svg.append(draw("text", { x: frame.left - 8, y: y(tick) + 4, "text-anchor": "end" }, showTick(tick, chart.y)));
   }
   for (const tick of x.ticks) {
-    const text = chart.x.names ? fit(chart.x.names[tick], slanted ? 90 : 160) : showTick(tick, chart.x);
+    const text = chart.x.names ? fit(chart.x.names[tick], slanted ? 112 : 160) : showTick(tick, chart.x);
     const below = frame.bottom + 18;
     const turn = slanted ? { "text-anchor": "end", transform: `rotate(-40 ${x(tick)} ${below})` } : { "text-anchor": "middle" };
     svg.append(draw("line", { class: "grid", x1: x(tick), x2: x(tick), y1: frame.bottom, y2: frame.bottom + 5 }));
