@@ -34,7 +34,7 @@ def test_the_headline_is_that_of_the_tables(tmp_path: Path) -> None:
     assert facts["objective"] == f"{record['objective']:.4g}"
     assert facts["time"] == f"{record['seconds']['total']:.2f} s"
     assert page["title"] == "mlpnet pruned by CHITA++"
-    assert "data random" in page["lead"]
+    assert page["lead"] == "chita prune mlpnet · data random · seed 0"
 
 
 def test_the_run_stands_beside_the_papers_points(tmp_path: Path) -> None:

@@ -31,11 +31,7 @@ def prune_page(folder: Folder, record: Record) -> Part:
     stages: Rows = record["stages"]
     return {
         "title": f"{network} pruned by {paper.NAMES.get(method, method)}",
-        "lead": lead(
-            f"chita prune {network}",
-            record,
-            {"data": "data {}", "samples": "n = {:,}", "seed": "seed {}"},
-        ),
+        "lead": lead(f"chita prune {network}", record),
         "facts": [*headline(record), *_costs(record)],
         "sections": [
             _accuracy_section(record, network),
@@ -108,7 +104,7 @@ def _stage_section(stages: Rows) -> Part:
     ]
     return section(
         "Stages",
-        charts=[chart for chart in charts if chart["series"]],
+        charts=[chart for chart in charts if chart["series"] and len(stages) > 1],
         tables=[table("All stages", stages)],
     )
 

@@ -25,9 +25,9 @@ def headline(record: Mapping[str, Any]) -> list[Part]:
     return facts
 
 
-def lead(command: str, record: Mapping[str, Any], words: Mapping[str, str]) -> str:
-    """The command, and what the record has of the names given, each in its words."""
-    known = [form.format(record[name]) for name, form in words.items() if record.get(name)]
+def lead(command: str, record: Mapping[str, Any]) -> str:
+    """The command, and the data and seed where the record has them."""
+    known = [f"{name} {record[name]}" for name in ("data", "seed") if record.get(name) is not None]
     return " · ".join([command, *known])
 
 

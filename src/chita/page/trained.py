@@ -35,7 +35,7 @@ def gradual_page(folder: Folder, record: Record) -> Part:
     seconds = number(record, "seconds")
     return {
         "title": f"{network} trained sparse by {title}",
-        "lead": lead(f"chita gradual {network}", record, {"data": "data {}", "seed": "seed {}"}),
+        "lead": lead(f"chita gradual {network}", record),
         "facts": [
             *headline(record),
             fact("epochs", f"{len(epochs)}"),

@@ -28,13 +28,13 @@ function ticksFor(axis, low, high, count) {
   if (axis.names) return axis.names.map((_, place) => place);
   if (axis.log) return logTicks(low, high);
   const whole = axis.form === "count";
-  return linearTicks(low, high, Math.max(2, Math.floor(count)), whole);
+  return linearTicks(low, high, Math.max(4, Math.floor(count)), whole);
 }
 
 function linearTicks(low, high, count, whole) {
   const raw = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(raw));
-  let step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= raw);
+  let step = [1, 2, 2.5, 5, 10].map((digit) => digit * power).find((size) => size >= raw);
   if (whole) step = Math.max(1, Math.round(step));
   const ticks = [];
   for (let place = Math.ceil(low / step); place * step <= high; place += 1) {
