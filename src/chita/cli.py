@@ -45,6 +45,7 @@ from chita.packed.command import inspect_command, pack_command, unpack_command
 from chita.pattern import read_sparsity
 from chita.page.command import report_command
 from chita.page.render import write_page
+from chita.pattern import read_sparsity
 from chita.progress import step_bar
 from chita.prune import prune
 from chita.report.tables import counts_table, layer_table, summary_table

@@ -11,7 +11,7 @@ from chita.page.parts import Part, bar, bars, fact, section, show, table
 
 
 def headline(record: Mapping[str, Any]) -> list[Part]:
-    """Accuracy and sparsity, where the record has them."""
+    """Accuracy, sparsity and pattern, where the record has them."""
     facts = []
     if isinstance(record.get("accuracy"), float):
         dense = record.get("dense_accuracy")
@@ -19,6 +19,8 @@ def headline(record: Mapping[str, Any]) -> list[Part]:
         facts.append(fact("accuracy", f"{record['accuracy']:.2f} %", note))
     if isinstance(record.get("sparsity"), float):
         facts.append(fact("sparsity", f"{record['sparsity']:.2%}"))
+    if record.get("pattern"):
+        facts.append(fact("pattern", str(record["pattern"])))
     if "nonzeros" in record and "weights" in record:
         kept, weights = record["nonzeros"], record["weights"]
         facts.append(fact("weights kept", f"{kept:,}", f"of {weights:,}"))

@@ -72,6 +72,10 @@ VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
     ),
     "table1": (replace(_ACCURACY, panel=("network", "choice")),),
     "gradual": (replace(_ACCURACY, x_form="percent"),),  # its sparsity is in percent
+    "any": (
+        View("Held-out loss against sparsity", "sparsity", ("loss",), x_form="share", log_y=True),
+        _ACCURACY,
+    ),
     "objective": (
         View("Objective against sparsity", "sparsity", ("objective",), x_form="share", log_y=True),
     ),
