@@ -8,7 +8,7 @@ function drawBars(chart, hidden, width) {
   const labelled = pitch >= 14;
   const longest = (texts) => 7 * Math.max(...texts.map((text) => text.length)) + 12;
   const left = labelled ? Math.min(longest(chart.rows.map((row) => row.name)), 0.34 * width) : 0;
-  const right = labelled ? width - Math.min(longest(chart.rows.map((row) => row.text)), 0.36 * width) : width;
+  const right = labelled ? width - Math.min(longest(chart.rows.map((row) => row.text)), 0.42 * width) : width;
   const height = Math.ceil(pitch * chart.rows.length) + 4;
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height });
   const length = (row) => parts.reduce((sum, part) => sum + row.values[part.place], 0);
