@@ -42,7 +42,6 @@ from chita.launch import first_rank_first, resumable
 from chita.methods import METHODS
 from chita.output import prepare_folder, write_run
 from chita.packed.command import inspect_command, pack_command, unpack_command
-from chita.pattern import read_sparsity
 from chita.page.command import report_command
 from chita.page.render import write_page
 from chita.pattern import read_sparsity

@@ -44,7 +44,15 @@ def write_prune(folder: Path, **more: Any) -> dict[str, Any]:
     images = torch.randn(40, 6, dtype=torch.float64, generator=draw)
     batches = [(images, torch.randint(3, (40,), generator=draw))]
     result = chita.prune(
-        tiny(), batches, sparsity=0.5, stages=3, samples=16, batch=1, ridge=0.01, progress=False
+        tiny(),
+        batches,
+        sparsity=0.5,
+        method="chita++",
+        stages=3,
+        samples=16,
+        batch=1,
+        ridge=0.01,
+        progress=False,
     )
     record = {"network": "mlpnet", "data": "random", "dense_accuracy": 40.0, "accuracy": 37.5}
     record = {**record, **result.to_dict(), **more}

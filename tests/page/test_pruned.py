@@ -1,6 +1,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chita.bench import paper
 from chita.page.folder import read_folder
 from chita.page.pruned import prune_page
@@ -58,8 +60,12 @@ def test_stages_and_times_are_those_of_the_record(tmp_path: Path) -> None:
     objective = stages["Objective after each stage"]
     assert ys(objective, "objective") == [row["objective"] for row in record["stages"]]
     by_part = {row["name"]: row["values"][0] for row in times["Seconds in all"]["rows"]}
-    assert sum(by_part.values()) == record["seconds"]["total"]
-    assert len(times["Seconds of each stage"]["rows"]) == 3
+    assert set(by_part) == {*record["seconds"], "the rest"} - {"total"}
+    assert sum(by_part.values()) == pytest.approx(record["seconds"]["total"])
+    by_stage = times["Seconds of each stage"]
+    assert {"gradient", "solve"} <= set(by_stage["parts"])
+    solves = [row["values"][by_stage["parts"].index("solve")] for row in by_stage["rows"]]
+    assert solves == [row["solve_seconds"] for row in record["stages"]]
 
 
 def test_new_keys_of_a_stage_show_and_missing_ones_do_no_harm(tmp_path: Path) -> None:
@@ -68,7 +74,7 @@ def test_new_keys_of_a_stage_show_and_missing_ones_do_no_harm(tmp_path: Path) ->
             "stage": 1,
             "loss": 0.5,
             "choice": "uniform",
-            "candidates": [{"loss": 0.5}, {"loss": 0.75}],
+            "candidates": [{"loss": 0.5}, {"loss": 0.75}, "odd"],
         },
         {
             "stage": 2,
@@ -81,15 +87,17 @@ def test_new_keys_of_a_stage_show_and_missing_ones_do_no_harm(tmp_path: Path) ->
     write_prune(tmp_path, stages=stages, seconds=None, accuracy=None)
     page = page_of(tmp_path)
     (section,) = (section for section in page["sections"] if section["title"] == "Stages")
-    (chart,) = section["charts"]  # no objective, ridge or sparsity to draw
-    (loss,) = chart["series"]
+    loss_chart, tried_chart = section["charts"]  # no objective, ridge or sparsity to draw
+    (loss,) = loss_chart["series"]
+    (tried,) = tried_chart["series"]
+    assert [(point["x"], point["y"]) for point in tried["points"]] == [(1, 0.5), (1, 0.75)]
     assert [point["note"] for point in loss["points"]] == [
         "choice: uniform",
         "choice: global, why: lower loss",
     ]
     (table,) = section["tables"]
     assert set(table["columns"]) == {"stage", "objective", "loss", "choice", "why", "candidates"}
-    assert "loss: 0.5; loss: 0.75" in table["rows"][0]
+    assert table["rows"][0][table["columns"].index("candidates")] == "3"
     assert not any(section["title"] == "Time" for section in page["sections"])
 
 

@@ -18,11 +18,13 @@ from chita.page.parts import (
     point,
     section,
     series,
+    show,
     table,
 )
 from chita.page.remains import headline, lead, remains_sections
 
 Rows = Sequence[Mapping[str, Any]]
+SECONDS = "_seconds"  # how the columns of a stage that hold its times end
 
 
 def prune_page(folder: Folder, record: Record) -> Part:
@@ -98,6 +100,7 @@ def _stage_section(stages: Rows) -> Part:
             {"loss": "calibration, before the stage", "held_out_loss": "held out, after it"},
         ),
         _by_stage("Ridge of each stage", axis("lambda", log=True), stages, {"ridge": "lambda"}),
+        _tried(stages),
         _by_stage(
             "Sparsity of each stage", axis("sparsity", "share"), stages, {"sparsity": "sparsity"}
         ),
@@ -105,7 +108,7 @@ def _stage_section(stages: Rows) -> Part:
     return section(
         "Stages",
         charts=[chart for chart in charts if chart["series"] and len(stages) > 1],
-        tables=[table("All stages", stages)],
+        tables=[table("All stages", [_row(stage) for stage in stages])],
     )
 
 
@@ -126,27 +129,52 @@ def _by_stage(title: str, y: Part, stages: Rows, columns: Mapping[str, str]) -> 
     return lines(title, axis("stage", "count"), y, curves)
 
 
+def _tried(stages: Rows) -> Part:
+    """The held-out loss of all that each stage tried, where it tells, and of what it chose."""
+    tried, chosen = [], []
+    for place, row in enumerate(stages, start=1):
+        stage, loss = row.get("stage", place), number(row, "held_out_loss")
+        for candidate in row.get("candidates") or []:
+            value = number(candidate, "loss") if isinstance(candidate, Mapping) else None
+            if value is not None:
+                tried.append(point(stage, value, show("candidate", candidate)))
+        if loss is not None:
+            chosen.append(point(stage, loss, _words(row)))
+    curves = [series("tried", tried, style="dots", colour=7), series("chosen", chosen)]
+    return lines(
+        "What each stage tried, and chose",
+        axis("stage", "count"),
+        axis("held-out loss"),
+        curves if tried else [],
+    )
+
+
+def _row(stage: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The stage as a row of the table, which counts its candidates: the chart has each."""
+    candidates = stage.get("candidates")
+    return {**stage, "candidates": len(candidates)} if candidates else stage
+
+
 def _words(row: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in row.items() if isinstance(value, str))
 
 
 def _time_section(record: Record, stages: Rows) -> list[Part]:
-    seconds = record.get("seconds") or {}
+    """The parts of all seconds, and of each stage's: whatever of them the record tells apart."""
     charts = []
-    if {"gradients", "solve", "total"} <= set(seconds):
-        spent = [seconds["gradients"], seconds["solve"]]
-        rest = max(seconds["total"] - sum(spent), 0.0)
-        parts = {"gradients": spent[0], "solves": spent[1], "the rest": rest}
+    seconds = record.get("seconds") or {}
+    parts = {name: value for name in seconds if (value := number(seconds, name)) is not None}
+    total = parts.pop("total", None)
+    if parts and total is not None:
+        parts["the rest"] = max(total - sum(parts.values()), 0.0)
         rows = [bar(name, [value], f"{value:.2f} s") for name, value in parts.items()]
         charts.append(bars("Seconds in all", "part", "seconds", ["seconds"], rows))
-    rows = [
-        bar(str(row.get("stage", place)), [gradients, solve], f"{gradients + solve:.2f} s")
-        for place, row in enumerate(stages, start=1)
-        if (gradients := number(row, "gradient_seconds")) is not None
-        and (solve := number(row, "solve_seconds")) is not None
-    ]
-    if len(rows) > 1:
-        charts.append(
-            bars("Seconds of each stage", "stage", "seconds", ["gradients", "solve"], rows)
-        )
+    columns = dict.fromkeys(name for row in stages for name in row if name.endswith(SECONDS))
+    if columns and len(stages) > 1:
+        rows = []
+        for place, row in enumerate(stages, start=1):
+            spent = [number(row, name) or 0.0 for name in columns]
+            rows.append(bar(str(row.get("stage", place)), spent, f"{sum(spent):.2f} s"))
+        names = [name.removesuffix(SECONDS) for name in columns]
+        charts.append(bars("Seconds of each stage", "stage", "seconds", names, rows))
     return [section("Time", charts=charts)] if charts else []

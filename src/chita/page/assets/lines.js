@@ -75,7 +75,7 @@ function drawCurve(series, { x, y }) {
       const ends = { y1: y(point.y - point.error), y2: y(point.y + point.error) };
       curve.append(draw("line", { x1: x(point.x), x2: x(point.x), ...ends, stroke: ink }));
     }
-    const mark = marker(series, series.style === "dots" ? 6 : 4);
+    const mark = marker(series, series.style === "dots" && series.points.length < 12 ? 6 : 4);
     mark.setAttribute("transform", `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`);
     curve.append(mark);
   }
