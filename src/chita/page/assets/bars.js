@@ -7,7 +7,7 @@ function drawBars(chart, hidden, width) {
   const pitch = Math.min(28, Math.max(3, TALLEST / chart.rows.length));
   const labelled = pitch >= 14;
   const longest = (texts) => 7 * Math.max(...texts.map((text) => text.length)) + 12;
-  const left = labelled ? Math.min(longest(chart.rows.map((row) => row.name)), 0.34 * width) : 0;
+  const left = labelled ? Math.min(longest(chart.rows.map((row) => row.name)), 0.38 * width) : 0;
   const right = labelled ? width - Math.min(longest(chart.rows.map((row) => row.text)), 0.42 * width) : width;
   const height = Math.ceil(pitch * chart.rows.length) + 4;
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height });
