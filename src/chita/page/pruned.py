@@ -50,6 +50,10 @@ def _costs(record: Record) -> list[Part]:
     total = number(record.get("seconds") or {}, "total")
     if objective is not None:
         facts.append(fact("objective", f"{objective:.4g}", "Q after the last stage"))
+    counts = record.get("counts") or {}
+    pruned, dense = number(counts, "pruned_bytes"), number(counts, "dense_bytes")
+    if pruned is not None and dense is not None:
+        facts.append(fact("packed file", f"{pruned / 1e3:,.1f} kB", f"of {dense / 1e3:,.1f} kB"))
     if total is not None:
         facts.append(fact("time", f"{total:.2f} s"))
     if memory is not None:
