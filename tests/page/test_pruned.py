@@ -35,7 +35,7 @@ def test_the_headline_is_that_of_the_tables(tmp_path: Path) -> None:
     assert facts["weights kept"] == "36"
     assert facts["objective"] == f"{record['objective']:.4g}"
     assert facts["time"] == f"{record['seconds']['total']:.2f} s"
-    assert facts["packed file"] == f"{record['counts']['pruned_bytes'] / 1e3:,.1f} kB"
+    assert facts["bit masks and values"] == f"{record['counts']['pruned_bytes'] / 1e3:,.1f} kB"
     assert page["title"] == "mlpnet pruned by CHITA++"
     assert page["lead"] == "chita prune mlpnet · data random · seed 0"
 

@@ -53,7 +53,9 @@ def _costs(record: Record) -> list[Part]:
     counts = record.get("counts") or {}
     pruned, dense = number(counts, "pruned_bytes"), number(counts, "dense_bytes")
     if pruned is not None and dense is not None:
-        facts.append(fact("packed file", f"{pruned / 1e3:,.1f} kB", f"of {dense / 1e3:,.1f} kB"))
+        facts.append(
+            fact("bit masks and values", f"{pruned / 1e3:,.1f} kB", f"of {dense / 1e3:,.1f} kB")
+        )
     if total is not None:
         facts.append(fact("time", f"{total:.2f} s"))
     if memory is not None:
