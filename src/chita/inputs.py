@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from chita.allocation import GLOBAL
 from chita.data import Splits, image_folder, load
@@ -11,6 +14,12 @@ from chita.progress import step_bar
 from chita.zoo import Network
 
 IMAGE_FOLDER = "imagefolder:"
+
+Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
+ValSplit = Annotated[
+    float | None, typer.Option(help="Share of an image folder without train/ and val/ to test on.")
+]
 
 
 def pick_data(network: Network, given: str | None, checkpoint: Path | None) -> str:

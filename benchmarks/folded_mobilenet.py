@@ -1,0 +1,141 @@
+"""The folded MobileNetV1, pruned by method="auto" and by magnitude, OBD and LAMP in the same run.
+
+Batch norm is folded into its weights, so that channels differ in scale by orders of magnitude. It is
+calibrated on one image of each class from `imagenet-sample` and the first of each class from
+`imagenet-val2`, and measured on the second ones:
+
+    python benchmarks/folded_mobilenet.py --shared DIR --device cuda
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import chita
+from chita import data, zoo
+from chita.checkpoint import load_checkpoint
+from chita.config import kept_weights
+from chita.evaluate import accuracy
+from chita.l0.threshold import hard_threshold
+from chita.metric import Shape, lamp
+from chita.weights import Weights
+
+NETWORK = zoo.get("mobilenetv1-folded")
+CHECKPOINT = "checkpoints/mobilenetv1_imagenet_folded.safetensors"
+WANTED = {0.5: 55.0, 0.7: 25.0}
+Held = list[tuple[Tensor, Tensor]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shared", type=Path, default=Path("../shared"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--sparsity", type=float, nargs="+", default=list(WANTED))
+    parser.add_argument("--stages", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=None, help="a file for lines of JSON")
+    given = parser.parse_args()
+    place = torch.device(given.device)
+    with laid_out(given.shared / "data") as folder:
+        # The pictures are cropped already: resizing them to 256 would cut their edges off.
+        preprocessing = replace(NETWORK.preprocessing or data.Preprocessing(), resize=224)
+        splits = data.image_folder(folder, preprocessing, classes=NETWORK.classes)
+        calibration = in_memory(splits.train.shuffled(given.seed), place)
+        test = in_memory(splits.test, place)
+    dense = NETWORK.build().to(place)
+    load_checkpoint(dense, given.shared / CHECKPOINT)
+    print(f"dense: {accuracy(dense, test):.2f} %, {len(calibration)} batches to calibrate on")
+    for sparsity in given.sparsity:
+        for method in ("magnitude", "lamp", "obd", "auto"):
+            start = time.perf_counter()
+            model, stages = pruned(dense, calibration, sparsity, method, given)
+            row = {
+                "sparsity": sparsity,
+                "method": method,
+                "accuracy": accuracy(model, test),
+                "seconds": time.perf_counter() - start,
+                "stages": stages,
+            }
+            wanted = f", wanted {WANTED[sparsity]}" if sparsity in WANTED else ""
+            print(
+                f"{sparsity} {method}: {row['accuracy']:.2f} %"
+                f"{wanted if method == 'auto' else ''}, {row['seconds']:.1f} s",
+                flush=True,
+            )
+            if given.out is not None:
+                with given.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+
+
+@contextmanager
+def laid_out(shared: Path) -> Iterator[Path]:
+    """The images as train/CLASS and val/CLASS; the classes of both folders have one order."""
+    names = sorted(path.name for path in (shared / "imagenet-sample").iterdir())
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, wnid in enumerate(names):
+            label = f"{number:04d}"
+            train, val = folder / "train" / label, folder / "val" / label
+            train.mkdir(parents=True)
+            val.mkdir(parents=True)
+            shutil.copy(shared / "imagenet-sample" / wnid / "0.jpg", train / "sample.jpg")
+            shutil.copy(shared / "imagenet-val2" / label / "0.jpg", train / "0.jpg")
+            shutil.copy(shared / "imagenet-val2" / label / "1.jpg", val / "1.jpg")
+        yield folder
+
+
+def in_memory(images: data.Images, place: torch.device) -> Held:
+    """The pictures decoded once, in batches."""
+    return [(x.to(place), y.to(place)) for x, y in data.Batches(images, 100)]
+
+
+def pruned(
+    dense: nn.Module, calibration: Held, sparsity: float, method: str, given: argparse.Namespace
+) -> tuple[nn.Module, list[str]]:
+    """A pruned copy, and what its stages say of their choice."""
+    if method == "lamp":
+        return largest_by_lamp(dense, sparsity), []
+    settings = {"stages": given.stages} if method == "auto" else {"batch": 1, "ridge": 0.0}
+    result = chita.prune(
+        dense,
+        calibration,
+        sparsity=sparsity,
+        method=method,
+        include=NETWORK.prunable,
+        inplace=False,
+        seed=given.seed,
+        progress=False,
+        **settings,
+    )
+    return result.model, [f"{row.sparsity:.3f} {row.why}" for row in result.stages]
+
+
+def largest_by_lamp(dense: nn.Module, sparsity: float) -> nn.Module:
+    """The weights of the largest LAMP scores, as they are."""
+    model = copy.deepcopy(dense)
+    weights = Weights(model, NETWORK.prunable)
+    shape = Shape(
+        tuple(weight.parameter.numel() for weight in weights),
+        tuple(len(weight.parameter) for weight in weights),
+    )
+    w = weights.vector()
+    scores = shape.map(lamp, w) * w
+    kept = hard_threshold(scores, kept_weights(weights.size, sparsity))[1]
+    weights.assign(torch.zeros_like(w).index_copy_(0, kept, w[kept]))
+    return model
+
+
+if __name__ == "__main__":
+    main()

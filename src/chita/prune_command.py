@@ -1,0 +1,260 @@
+"""chita prune: a network of the zoo, its data, and `chita.prune` between them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import track
+
+from chita import data, zoo
+from chita.allocation import RULES
+from chita.batch_norm import reestimate_batch_norm
+from chita.checkpoint import load_checkpoint
+from chita.config import PruneConfig
+from chita.errors import ChitaError
+from chita.evaluate import accuracy
+from chita.floor import CEILING
+from chita.inputs import (
+    IMAGE_FOLDER,
+    Device,
+    Seed,
+    ValSplit,
+    load_data,
+    parse_allocation,
+    parse_shares,
+    pick_data,
+    shipped_checkpoint,
+)
+from chita.launch import first_rank_first, resumable
+from chita.methods import METHODS
+from chita.metric import METRICS
+from chita.output import write_run
+from chita.page.render import write_page
+from chita.pattern import read_sparsity
+from chita.prune import prune
+from chita.report.tables import counts_table, layer_table, summary_table
+from chita.resume import StageFile
+
+SPARSITY = 0.9  # unless one is given
+NETWORKS = ", ".join(zoo.NETWORKS)
+
+
+def prune_command(
+    network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
+    ] = None,
+    data_name: Annotated[
+        str | None,
+        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
+    ] = None,
+    val_split: ValSplit = None,
+    sparsity: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the weights to set to zero (0.9), or N:M such as 2:4; with "
+            "--max-loss-increase or --min-accuracy the most to try."
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option(help="Tiles of outputs x inputs to keep or drop, such as 4x1.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail where the pattern does not divide a weight.")
+    ] = False,
+    loss: Annotated[
+        str | None, typer.Option(help="distill: keep to the dense outputs; labels are not used.")
+    ] = None,
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "auto",
+    solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
+    stages: Annotated[
+        int | None, typer.Option(help="Stages: 60 for auto and chita++, else 1, by default.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="exponential, linear, constant or polynomial (default).")
+    ] = None,
+    start: Annotated[float, typer.Option(help="Sparsity of the first stage.")] = 0.2,
+    hold: Annotated[float, typer.Option(help="Share of the stages that stay at the end.")] = 0.0,
+    samples: Annotated[
+        int | None, typer.Option(help="n, the rows of A; at most 1000 by default.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="m, the samples averaged into a row; 16 by default.")
+    ] = None,
+    ridge: Annotated[str, typer.Option(help="lambda, or auto.")] = "auto",
+    first_order: Annotated[
+        bool | None,
+        typer.Option(help="Use the first-order term; auto decides itself, others use it."),
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="IHT updates a stage (cbs: rounds of swaps).")
+    ] = None,
+    continuation: Annotated[
+        int, typer.Option(help="Shrinking supports on the way to the first one of a stage.")
+    ] = 0,
+    block_size: Annotated[int | None, typer.Option(help="Solve in blocks of this size.")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help=f"What makes a weight large: auto, {', '.join(METRICS)} (default)."),
+    ] = None,
+    max_loss_increase: Annotated[
+        float | None,
+        typer.Option(help="The sparsest network whose held-out loss rises by no more."),
+    ] = None,
+    min_accuracy: Annotated[
+        float | None,
+        typer.Option(help="The sparsest network with this held-out accuracy, in percent."),
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
+    ] = None,
+    allocation: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(RULES)}: how layers share the zeros.")
+    ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="GLOB=SPARSITY of some layers, in place of --allocation (repeatable)."),
+    ] = None,
+    at_least: Annotated[
+        list[str] | None, typer.Option(help="GLOB=SPARSITY: no layer has less (repeatable).")
+    ] = None,
+    at_most: Annotated[
+        list[str] | None, typer.Option(help="GLOB=SPARSITY: no layer has more (repeatable).")
+    ] = None,
+    reestimate_bn: Annotated[
+        bool, typer.Option("--reestimate-bn", help="Re-estimate batch norm first.")
+    ] = False,
+    seed: Seed = 0,
+    memory: Annotated[
+        str | None, typer.Option(help="The most memory to take, such as 8GB; all by default.")
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(help="A is stored in float32, bfloat16 or float16.")
+    ] = "float32",
+    device: Device = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model and the result.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last finished stage found in OUT.")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="End with a page on the run, OUT/report.html.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
+    ] = False,
+) -> None:
+    """Prune a trained network and say what is left of its accuracy."""
+    known = zoo.get(network)
+    floor = max_loss_increase is not None or min_accuracy is not None
+    asked = _parse_sparsity(sparsity) if sparsity else (CEILING if floor else SPARSITY)
+    share, pattern = read_sparsity(asked, pattern)
+    if report and out is None:
+        raise ChitaError("--report writes OUT/report.html: give --out DIR")
+    arguments: dict[str, Any] = {
+        "sparsity": share,
+        "pattern": pattern,
+        "strict": strict,
+        "loss": loss,
+        "method": method,
+        "solver": solver,
+        "samples": samples,
+        "batch": batch,
+        "ridge": _parse_ridge(ridge),
+        "first_order": first_order,
+        "stages": stages,
+        "schedule": schedule,
+        "start": start,
+        "hold": hold,
+        "iterations": iterations,
+        "continuation": continuation,
+        "block_size": block_size,
+        "metric": metric,
+        "max_loss_increase": max_loss_increase,
+        "min_accuracy": min_accuracy,
+        "include": include or known.prunable,
+        "exclude": exclude or None,
+        "allocation": parse_allocation(allocation, layer),
+        "at_least": parse_shares("--at-least", at_least),
+        "at_most": parse_shares("--at-most", at_most),
+        "seed": seed,
+        "memory": memory,
+        "storage": storage,
+    }
+    PruneConfig(**arguments)  # a wrong argument shows before data are fetched
+    if memory is not None:  # who asks for a budget wants to know how it is kept
+        logging.getLogger("chita.storage.plan").setLevel(logging.INFO)
+    with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
+        data_name = pick_data(known, data_name, checkpoint)
+        model = known.build().to(place)
+        load_checkpoint(model, checkpoint or shipped_checkpoint(known))
+        splits = first_rank_first(
+            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        )
+        if reestimate_bn:
+            augmented = data.Batches(
+                splits.train,
+                128,
+                shuffle=True,
+                augment=known.recipe.augment,
+                seed=seed,
+                device=place,
+            )
+            reestimate_batch_norm(
+                model, track(augmented, "batch norm", console=Console(stderr=True))
+            )
+        test = data.Batches(splits.test, known.batch_size, device=place)
+        dense_accuracy = accuracy(model, test) if ranks.rank == 0 else None
+        calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
+        result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
+        if ranks.rank > 0:  # rank 0 speaks for all
+            return
+        given = {
+            "network": network,
+            "data": data_name,
+            "val_split": val_split,
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "reestimate_bn": reestimate_bn,
+        }
+        record = {
+            **given,
+            "dense_accuracy": dense_accuracy,
+            "accuracy": accuracy(model, test),
+            **result.to_dict(),
+        }
+        if out is not None:
+            config = {**asdict(result.config), **given}
+            write_run(out, model, result.masks, config=config, record=record)
+            if report:
+                write_page(out)
+    console = Console()
+    console.print(layer_table(result))
+    console.print(counts_table(result.counts))
+    console.print(summary_table(record))
+    if as_json:
+        sys.stdout.write(json.dumps(record) + "\n")
+
+
+def _parse_ridge(ridge: str) -> float | str:
+    try:
+        return ridge if ridge == "auto" else float(ridge)
+    except ValueError:
+        raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
+
+
+def _parse_sparsity(sparsity: str) -> float | str:
+    try:
+        return sparsity if ":" in sparsity else float(sparsity)
+    except ValueError:
+        raise ChitaError(
+            f"sparsity must be a number in [0, 1), or N:M such as 2:4, got {sparsity!r}"
+        ) from None
