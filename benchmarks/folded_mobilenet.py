@@ -1,7 +1,7 @@
 """The folded MobileNetV1, pruned by method="auto" and by magnitude, OBD and LAMP in the same run.
 
-Batch norm is folded into its weights, so that channels differ in scale by orders of magnitude. It is
-calibrated on one image of each class from `imagenet-sample` and the first of each class from
+Batch norm is folded into its weights, so that channels differ in scale by orders of magnitude. It
+is calibrated on one image of each class from `imagenet-sample` and the first of each class from
 `imagenet-val2`, and measured on the second ones:
 
     python benchmarks/folded_mobilenet.py --shared DIR --device cuda

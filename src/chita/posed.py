@@ -20,6 +20,15 @@ from chita.storage.scaled import ScaledMatrix
 
 
 @dataclass(frozen=True)
+class Measured:
+    """A D^-1 and D w0 for the columns of this rank, and D, None for the plain metric."""
+
+    matrix: GradientMatrix
+    w0: Tensor
+    scale: Tensor | None
+
+
+@dataclass(frozen=True)
 class Posed:
     """A at w0, and k weights to keep.
 
@@ -44,17 +53,14 @@ class Posed:
     algorithm: Algorithm
     options: Options
     batch: int
-    _scales: dict[str, Tensor] = field(default_factory=dict)
+    _measured: dict[str, Measured] = field(default_factory=dict)
 
     def solve(self, form: Form, ridge: float) -> Solution:
         """The solution in the plain metric, over the columns of all ranks."""
-        matrix, start = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
-        scale = self._scale(form.metric)
-        if scale is not None:
-            matrix, start = ScaledMatrix(matrix, scale), start * scale
+        measured = self._in_metric(form.metric)
         problem = Problem.build(
-            matrix,
-            start,
+            measured.matrix,
+            measured.w0,
             lam=ridge,
             alpha=1 / self.batch if form.first_order else 0.0,
             constraint=self.constraint,
@@ -62,8 +68,8 @@ class Posed:
         part = solve_problem(
             problem, self.k, self.algorithm, options=self.options, layout=self._layout(form)
         )
-        if scale is not None:
-            part = replace(part, w=part.w / scale)
+        if measured.scale is not None:
+            part = replace(part, w=part.w / measured.scale)
         return self.division.whole(part)
 
     def still(self, solution: Solution) -> Tensor:
@@ -78,13 +84,15 @@ class Posed:
             return layout
         return replace(layout, block_size=form.block_size)
 
-    def _scale(self, metric: str) -> Tensor | None:
-        """The metric of this rank's columns; None for the plain one."""
-        if metric == "plain":
-            return None
-        if metric not in self._scales:
-            scale = metric_scale(
-                metric, self.matrix, self.w0, shape=self.shape, columns=self.division.columns
-            )
-            self._scales[metric] = scale
-        return self._scales[metric]
+    def _in_metric(self, metric: str) -> Measured:
+        """A and w0 in a metric, made once: the matrix remembers its last Gram product."""
+        if metric not in self._measured:
+            matrix, w0 = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
+            if metric == "plain":
+                self._measured[metric] = Measured(matrix, w0, None)
+            else:
+                scale = metric_scale(
+                    metric, matrix, self.w0, shape=self.shape, columns=self.division.columns
+                )
+                self._measured[metric] = Measured(ScaledMatrix(matrix, scale), scale * w0, scale)
+        return self._measured[metric]
