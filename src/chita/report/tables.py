@@ -61,10 +61,15 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
     for kept, groups in (record.get("groups") or {}).items():
         table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
+    for row in record["repairs"]:
+        kept = "kept" if row["kept"] else "not kept"
+        change = f"{row['loss_before']:.4g} to {row['loss_after']:.4g}"
+        table.add_row(f"repair of {row['repair']}", f"{kept}, held-out loss {change}")
     table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
     table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
+    table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")
     table.add_row("seconds in all", f"{seconds['total']:.2f}")
     table.add_row("peak memory", f"{record['peak_memory_bytes'] / 1e6:,.0f} MB")
     return table
