@@ -40,7 +40,7 @@ def test_without_a_sparsity_the_floor_says_how_far() -> None:
     assert sparsity_to_reach("2:4", Floor(0.1)) == "2:4"
     assert sparsity_to_reach(None, Floor(0.0)) == CEILING
     assert sparsity_to_reach(None, Floor(min_accuracy=0.0)) == CEILING
-    with pytest.raises(ChitaError, match="sparsity must be .* got None; .* min_accuracy"):
+    with pytest.raises(ChitaError, match=r"sparsity must be .* got None; .* min_accuracy"):
         sparsity_to_reach(None, Floor())
 
 
