@@ -71,7 +71,7 @@ def test_layers_and_channels_have_a_mean_square_of_one() -> None:
         assert channel.square().mean() == pytest.approx(1.0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.booleans())
 def test_lamp_by_its_definition(seed: int, ties: bool) -> None:
     """w_i^2 over the sum of the squares that are no smaller, in the layer."""
@@ -107,7 +107,7 @@ def solution(matrix: GradientMatrix, w0: Tensor, metric: str) -> tuple[Tensor, T
     return found.support, found.w / scale
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 1000), st.floats(-3, 3))
 def test_a_rescaled_network_is_solved_the_same(seed: int, exponent: float) -> None:
     """A layer times c and the next over c: weights move with it, gradients against it.
