@@ -16,6 +16,8 @@ from chita.weights import Weights
 Pairs = list[tuple[Tensor, Tensor]]
 Snapshot = dict[str, Tensor]
 
+STAGED = ("chita++", "auto")  # take 60 stages, unless told otherwise
+
 
 class Again:
     """Batches that can be iterated again and again, and are read in their own order."""
@@ -92,11 +94,12 @@ def same(left: Snapshot, right: Snapshot) -> bool:
 
 
 def prune_quietly(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
-    """Quietly, on all of 24 samples unless told otherwise."""
+    """Quietly, by CHITA++ on all of 24 samples unless told otherwise."""
     defaults = {"sparsity": 0.75, "batch": 2, "ridge": 0.01, "progress": False}
-    if keywords.get("method", "chita++") == "chita++":
-        defaults["stages"] = 4
-    return chita.prune(model, batches, **{**defaults, **keywords})
+    arguments = {"method": "chita++", **defaults, **keywords}
+    if arguments["method"] in STAGED:
+        arguments.setdefault("stages", 4)
+    return chita.prune(model, batches, **arguments)
 
 
 class Watch:

@@ -38,7 +38,7 @@ def test_json_has_what_is_promised() -> None:
     assert record["dense_accuracy"] > 96
     assert 80 < record["accuracy"] < record["dense_accuracy"]
     assert record["objective"] > 0
-    assert set(record["seconds"]) == {"gradients", "solve", "total"}
+    assert set(record["seconds"]) == {"gradients", "solve", "guard", "total"}
     assert record["peak_memory_bytes"] > 10_000_000
     assert record["seed"] == 3
 
@@ -86,7 +86,13 @@ def test_same_seed_same_result() -> None:
     first, second = prune(*arguments), prune(*arguments)
     for record in (first, second):
         for row in [record, *record["stages"]]:
-            for name in ("seconds", "gradient_seconds", "solve_seconds", "peak_memory_bytes"):
+            for name in (
+                "seconds",
+                "gradient_seconds",
+                "solve_seconds",
+                "guard_seconds",
+                "peak_memory_bytes",
+            ):
                 row.pop(name, None)
     assert first == second
 

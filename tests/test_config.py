@@ -44,8 +44,8 @@ def test_the_plan_follows_schedule_and_method() -> None:
 
 
 def test_methods_are_resolved_with_their_solver() -> None:
-    assert PruneConfig(sparsity=0.5).resolve_method().name == "chita++"
-    cd = PruneConfig(sparsity=0.5, solver="cd").resolve_method()
+    assert PruneConfig(sparsity=0.5).resolve_method().name == "auto"
+    cd = PruneConfig(sparsity=0.5, method="chita++", solver="cd").resolve_method()
     assert cd.name == "chita++"
     assert cd.algorithm == PruneConfig(sparsity=0.5, method="chita-cd").resolve_method().algorithm
 

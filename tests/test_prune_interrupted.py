@@ -15,7 +15,8 @@ from chita.weights import Weights
 
 from .pruning import cut, points, tiny
 
-KEYWORDS: dict[str, Any] = {"sparsity": 0.9, "batch": 2, "stages": 4, "progress": False}
+STAGES: dict[str, Any] = {"sparsity": 0.9, "batch": 2, "stages": 4, "progress": False}
+KEYWORDS: dict[str, Any] = {"method": "chita++", **STAGES}
 
 
 class Undisturbed:
@@ -133,7 +134,7 @@ def test_while_weights_are_written(
     with monkeypatch.context() as patched:
         patched.setattr(Weights, "replace", noting_replace)
         patched.setattr(Weights, "assign", noting_assign)
-        chita.prune(network(), batches, ridge=ridge, method=method, **KEYWORDS)
+        chita.prune(network(), batches, ridge=ridge, method=method, **STAGES)
     assert len(finished) >= 4
     assert not torch.equal(finished[0], finished[-1])
 
@@ -152,7 +153,7 @@ def test_while_weights_are_written(
         model = network()
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(Weights, "assign", half)
-            chita.prune(model, batches, ridge=ridge, method=method, **KEYWORDS)
+            chita.prune(model, batches, ridge=ridge, method=method, **STAGES)
         check(model, finished[t])
 
 

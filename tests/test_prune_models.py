@@ -21,7 +21,7 @@ from .pruning import Again, cut, numbers, points, seeded, tiny
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
     defaults = {"sparsity": 0.75, "batch": 2, "ridge": 0.01, "progress": False, "stages": 3}
-    return chita.prune(model, batches, **{**defaults, **keywords})
+    return chita.prune(model, batches, **{"method": "chita++", **defaults, **keywords})
 
 
 def single_stage(model: nn.Module, pair: tuple[Tensor, Tensor], **keywords: Any) -> PruneResult:

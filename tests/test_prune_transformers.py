@@ -66,7 +66,7 @@ def inputs_of(kind: str, samples: int = 20) -> dict[str, Tensor]:
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
     defaults = {"sparsity": 0.5, "stages": 2, "batch": 2, "ridge": 0.01, "progress": False}
-    return chita.prune(model, batches, **{**defaults, **keywords})
+    return chita.prune(model, batches, **{"method": "chita++", **defaults, **keywords})
 
 
 def by_hand(values: list[Tensor], weights: Weights) -> Tensor:

@@ -29,7 +29,7 @@ def pruned(method: str = "chita++", **keywords: object) -> PruneResult:
     )
 
 
-@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "chita++"])
+@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "chita++", "auto"])
 def test_the_dict_survives_json(method: str) -> None:
     result = pruned(method, seed=5)
     text = json.dumps(result.to_dict(), allow_nan=False)
@@ -39,7 +39,7 @@ def test_the_dict_survives_json(method: str) -> None:
     assert found["sparsity"] == pytest.approx(1 - 7 / 72)
     assert found["objective"] == result.objective
     assert (found["objective"] is None) == (method == "magnitude")
-    assert set(found["seconds"]) == {"gradients", "solve", "total"}
+    assert set(found["seconds"]) == {"gradients", "solve", "guard", "total"}
     assert found["peak_memory_bytes"] > 10 << 20
     assert [row["name"] for row in found["layers"]] == ["0.weight", "2.weight"]
     assert sum(row["nonzeros"] for row in found["layers"]) == 7

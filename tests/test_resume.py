@@ -215,7 +215,7 @@ def test_nothing_to_go_on_with_is_a_start(tmp_path: Path) -> None:
         ({"samples": 11}, "samples is None there, 11 here; n is 12 there, 11 here"),
         ({"batch": 3}, "batch is 2 there, 3 here; n is 12 there, 8 here"),
         ({"ridge": 0.1}, "ridge is 0.01 there, 0.1 here"),
-        ({"first_order": False}, "first_order is True there, False here"),
+        ({"first_order": False}, "first_order is None there, False here"),
         ({"stages": 6}, "stages is 5 there, 6 here"),
         ({"schedule": "linear"}, "schedule is None there, 'linear' here"),
         ({"block_size": 20}, "block_size is None there, 20 here"),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches
 from chita.errors import ChitaError
+from chita.outputs import run_model
 
 Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
@@ -41,11 +42,17 @@ class Batch:
         return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
 
     def outputs(self, model: nn.Module) -> Any:
-        """What the model gives for these samples."""
-        if isinstance(self.content, dict):
-            return model(**self.content)
-        arguments, _ = self.content
-        return model(*arguments)
+        """What the model gives for these samples; says what it was given if it fails."""
+        inputs = self.inputs
+        try:
+            return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
+        except (ChitaError, torch.cuda.OutOfMemoryError):
+            raise
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            given = " and ".join(
+                f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
+            )
+            raise ChitaError(f"the model fails on inputs {given}: {error}") from error
 
     @property
     def inputs(self) -> tuple[Any, ...] | dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from chita.batches import Batch
 from chita.errors import ChitaError
@@ -34,6 +34,22 @@ class Floor:
         return self.min_accuracy is None or (accuracy is not None and accuracy >= self.min_accuracy)
 
 
+def sparsity_to_reach(given: float | str | None, floor: Floor) -> float | str:
+    """The sparsity that was given; without one, where the search for the floor ends.
+
+    Raises:
+        ChitaError: there is neither.
+    """
+    if given is not None:
+        return given
+    if floor == Floor():
+        raise ChitaError(
+            "sparsity must be a number in [0, 1), got None; it may be left out where "
+            "max_loss_increase or min_accuracy says how far to go"
+        )
+    return CEILING
+
+
 @torch.no_grad()
 def held_out_accuracy(model: nn.Module, held_out: Sequence[Batch]) -> float:
     """The accuracy on held-out samples, in percent.
@@ -48,12 +64,13 @@ def held_out_accuracy(model: nn.Module, held_out: Sequence[Batch]) -> float:
             if isinstance(moved.content, dict):
                 raise ChitaError("min_accuracy needs batches of (inputs, classes), got dicts")
             classes = moved.content[1]
+            if not isinstance(classes, Tensor):
+                raise ChitaError("min_accuracy needs targets that are classes; distill has none")
             found = logits_of(moved.outputs(model)).argmax(1)
-            if classes is None or found.shape != classes.shape:
+            if found.shape != classes.shape:
                 raise ChitaError(
                     "min_accuracy needs a classifier and its classes: the outputs give some of "
-                    f"shape {tuple(found.shape)}, and the targets are "
-                    f"{None if classes is None else tuple(classes.shape)}"
+                    f"shape {tuple(found.shape)}, and the targets are {tuple(classes.shape)}"
                 )
             right += int((found == classes).sum())
             total += classes.numel()

@@ -7,12 +7,14 @@ to go along the displacement are settled by the loss on held-out samples: forwar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
+from chita.errors import ChitaError
 from chita.l0.solve import Solution
 from chita.ridge import Choice, HeldOutLoss, RidgeSearch
 
@@ -134,6 +136,9 @@ class Guard:
             still: gives w0 on its support.
             held_out_loss: the true loss.
             scout: the same on fewer samples, to tell one form from another for the first time.
+
+        Raises:
+            ChitaError: the held-out loss is finite for no candidate.
         """
         trials: list[Trial] = []
         if self._form is None:
@@ -154,6 +159,11 @@ class Guard:
         if self._steps:
             points = _points(choice, still(choice.solution), self._steps)
             choice, step = _best_step(form, choice, points, held_out_loss, trials)
+        if math.isinf(choice.rank):
+            raise ChitaError(
+                f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
+                "the data must be finite, or the ridge larger"
+            )
         return Guarded(choice, form, step, trials)
 
     def only(self, solve: SolveForm) -> Guarded:

@@ -12,6 +12,7 @@ from torch import nn
 from chita.config import PruneConfig, Ridge
 from chita.distributed import joined_ranks
 from chita.errors import ChitaError
+from chita.floor import Floor, sparsity_to_reach
 from chita.gradients import Loss
 from chita.modes import convolution_trials
 from chita.pattern import read_sparsity
@@ -23,7 +24,7 @@ def prune(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    sparsity: float | str,
+    sparsity: float | str | None = None,
     loss: Loss | str | None = None,
     method: str = "auto",
     solver: str | None = None,
@@ -68,13 +69,15 @@ def prune(
             (inputs, targets) or of dicts (then the model's own `.loss` is used). Inputs that are
             a dict are the model's keywords.
         sparsity: the share of the prunable weights to set to zero, in [0, 1); or "N:M", such as
-            "2:4", to keep exactly N of every M neighbours along the inputs of a layer.
+            "2:4", to keep exactly N of every M neighbours along the inputs of a layer. With a floor
+            it is the most that is tried, 0.99 by default.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" needs no
             targets: the network stays close to what it says before pruning. Batches are then
             inputs (a tensor or a dict), or tuples that start with them; a tensor or logits that
             comes out is taken for classes, a last hidden state for features. "distill-mse" takes
             whatever comes out for features, such as an embedding or a regression.
-        method: "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
+        method: "auto", CHITA++ in which the loss on held-out samples chooses what each stage does;
+            "chita++", "chita-bso" or "chita-cd"; "magnitude" of all weights or, as
             "magnitude-uniform", of each layer; "obd", "obs", "l-obs", "woodfisher", "woodtaylor",
             "m-fac" or "cbs". Of these last seven only "woodtaylor" uses the first-order term.
         solver: the single-stage method inside CHITA++, "bso" (default) or "cd".
@@ -82,7 +85,7 @@ def prune(
         batch: m, the samples averaged into one row; the given batches are cut up or joined to m.
         ridge: lambda, or "auto" to pick it by the loss on held-out calibration samples.
         first_order: whether the model of the loss has its first-order term, scaled by 1/m.
-        stages: f; 60 for CHITA++, 1 for the others by default.
+        stages: f; 60 for "auto" (at most) and CHITA++, 1 for the others by default.
         schedule: "exponential", "linear", "constant" or "polynomial" (default).
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
@@ -91,6 +94,12 @@ def prune(
         continuation: shrinking supports on the way to each stage's first one; 0 starts from the
             largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
+        metric: what makes a weight large: "plain", its size; "fisher", its saliency; "layer" or
+            "channel", its size among those of its layer or output channel; "lamp"; or "auto", the
+            one of the least held-out loss.
+        max_loss_increase: a floor for "auto": the sparsest network is searched for whose held-out
+            loss exceeds that of the dense one by no more.
+        min_accuracy: another one: the least accuracy on held-out samples, in percent.
         pattern: "4x1" keeps or drops tiles of 4 outputs by 1 input whole, whatever the sparsity.
             "N:M" with a sparsity in numbers stops on the way to N:M, where every group keeps N at
             least. A convolution's inputs are its kernel's positions times its channels, the
@@ -127,7 +136,8 @@ def prune(
     Raises:
         ChitaError: an argument, the model or the data do not fit; the message says how.
     """
-    share, pattern = read_sparsity(sparsity, pattern)
+    target = sparsity_to_reach(sparsity, Floor(max_loss_increase, min_accuracy))
+    share, pattern = read_sparsity(target, pattern)
     config = PruneConfig(
         sparsity=share,
         loss=None if callable(loss) else loss,

@@ -34,10 +34,11 @@ class StageRow:
 
     `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
     at; `held_out_loss` the one after it, where samples were held out. A method without curvature
-    has neither, and no objective. `metric`, `block_size` and `first_order` are the form of its
-    problem, `step` the share of the displacement it took, `candidates` all that was tried before,
-    with their held-out losses, and `why` says in words what was chosen. A stage is not accepted
-    where it falls below a floor that was asked for: its weights were put back.
+    has neither, and no objective; nor has a stage that went only a part of the way. `metric`,
+    `block_size` and `first_order` are the form of its problem, `step` the share of the displacement
+    it took, `candidates` all that was tried before, with their held-out losses, and `why` says in
+    words what was chosen. A stage is not accepted where it falls below a floor that was asked for:
+    its weights were put back.
     """
 
     stage: int
@@ -118,9 +119,14 @@ class PruneResult:
         return 1 - self.nonzeros / self.weights
 
     @property
+    def last(self) -> StageRow | None:
+        """The last stage that was accepted, whose weights the model has; None if none was."""
+        return next((row for row in reversed(self.stages) if row.accepted), None)
+
+    @property
     def objective(self) -> float | None:
         """Q at the end of the last stage."""
-        return self.stages[-1].objective
+        return None if self.last is None else self.last.objective
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tensors, ready for JSON."""
@@ -133,7 +139,7 @@ class PruneResult:
             "objective": self.objective,
             "pattern": self.config.pattern,
             "groups": self.groups and {str(kept): many for kept, many in self.groups.items()},
-            "ridge": self.stages[-1].ridge,
+            "ridge": None if self.last is None else self.last.ridge,
             "seconds": asdict(self.seconds),
             "peak_memory_bytes": self.peak_memory_bytes,
             "seed": self.config.seed,

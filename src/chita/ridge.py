@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from chita.errors import ChitaError
 from chita.l0.solve import Solution
 
 HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
@@ -53,11 +52,7 @@ class RidgeSearch:
         self.last: int | None = None
 
     def choose(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
-        """The best of this stage's candidates.
-
-        Raises:
-            ChitaError: the held-out loss is finite for no candidate.
-        """
+        """The best of this stage's candidates; its rank is infinite if no loss is finite."""
         if self.given is not None:
             return _try(self.given, solve, held_out_loss)
         tried: dict[int, Choice] = {}
@@ -71,14 +66,9 @@ class RidgeSearch:
         if math.isinf(rank(here)):
             here = min(HALF_DECADES[::2], key=rank)
         here = _downhill(rank, here, 1)
-        choice = tried[here]
-        if math.isinf(choice.rank):
-            raise ChitaError(
-                f"ridge='auto': the held-out loss is {choice.held_out_loss} for every ridge that "
-                "was tried; the data must be finite, or give ridge a number"
-            )
-        self.last = here
-        return choice
+        if math.isfinite(rank(here)):
+            self.last = here
+        return tried[here]
 
     def again(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
         """With the lambda of the last choice; a search if there was none."""

@@ -205,6 +205,9 @@ class Run:
                 if self.stage_file is not None:
                     self.stage_file.write(self.finished())
                 advance(sparsity)
+        if self.stage_file is not None and len(self.rows) < self.stage_file.total:
+            self.stage_file.total = len(self.rows)  # the search for a floor is done
+            self.stage_file.write(self.finished())
         repairs = self.repair()
         seconds = Seconds(
             gradients=sum(row.gradient_seconds for row in self.rows),
@@ -261,7 +264,7 @@ class Run:
             sparsity=sparsity,
             kept=len(solution.support),
             ridge=chosen.choice.ridge if curvature != "none" else None,
-            objective=solution.objective if curvature == "fisher" else None,
+            objective=solution.objective if curvature == "fisher" and chosen.step == 1 else None,
             loss=loss,
             held_out_loss=chosen.choice.held_out_loss,
             iterations=solution.iterations,

@@ -61,7 +61,8 @@ class StagePath:
 
     def _sparsity(self, way: float) -> float:
         start = min(self.start, self.target)
-        return start + (self.target - start) * (1 - (1 - min(way, 1.0)) ** 3)
+        reached = start + (self.target - start) * (1 - (1 - min(way, 1.0)) ** 3)
+        return min(reached, self.target)  # rounding may go beyond
 
     def _way(self, sparsity: float) -> float:
         """The share of the way at which a sparsity lies: the cubic, inverted."""

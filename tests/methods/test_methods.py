@@ -18,15 +18,16 @@ def test_every_method_goes_by_its_name() -> None:
         assert get_method(name).name == name
 
 
-def test_only_chita_plus_plus_has_many_stages_by_default() -> None:
+def test_only_chita_plus_plus_and_auto_have_many_stages_by_default() -> None:
     assert {name: method.stages for name, method in METHODS.items() if method.stages != 1} == {
-        "chita++": 60
+        "chita++": 60,
+        "auto": 60,
     }
 
 
 def test_chita_alone_reads_its_matrix_piece_by_piece() -> None:
     assert {name for name, method in METHODS.items() if method.streams} == {
-        "chita-bso", "chita-cd", "chita++",
+        "chita-bso", "chita-cd", "chita++", "auto",
     }  # fmt: skip
     assert get_method("chita++", "cd").streams
 
@@ -45,7 +46,7 @@ def test_backsolve_is_the_default_solver() -> None:
 @pytest.mark.parametrize(
     ("name", "solver", "message"),
     [
-        ("l1", None, r"method must be one of \['cbs', .*'magnitude', .*\], got 'l1'"),
+        ("l1", None, r"method must be one of \['auto', 'cbs', .*'magnitude', .*\], got 'l1'"),
         ("chita++", "iht", r"solver must be one of \['bso', 'cd'\], got 'iht'"),
         ("magnitude", "cd", r"solver='cd' is for method 'chita\+\+' alone, not for 'magnitude'"),
         ("chita-cd", "cd", "not for 'chita-cd'"),

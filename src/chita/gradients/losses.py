@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import Batch, tensors_of
+from chita.batches import Batch
 from chita.errors import ChitaError
-from chita.outputs import logits_of, run_model
+from chita.outputs import logits_of
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -25,9 +25,9 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     dict gives the `.loss` of model(**dict).
     """
     if isinstance(batch.content, dict):
-        return _own_loss(model, batch.content, loss)
-    inputs, targets = batch.content
-    return scalar((loss or cross_entropy)(_outputs(model, inputs), targets))
+        return _own_loss(model, batch, loss)
+    _, targets = batch.content
+    return scalar((loss or cross_entropy)(batch.outputs(model), targets))
 
 
 def cross_entropy(outputs: Any, targets: Any) -> Tensor:
@@ -61,27 +61,16 @@ def scalar(value: Any) -> Tensor:
     return value
 
 
-def _outputs(model: nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> Any:
-    """What the model gives; says what it was given if it fails."""
-    try:
-        return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
-    except (ChitaError, torch.cuda.OutOfMemoryError):
-        raise
-    except (IndexError, RuntimeError, TypeError, ValueError) as error:
-        given = " and ".join(map(_describe, tensors_of(inputs)))
-        raise ChitaError(f"the model fails on inputs {given}: {error}") from error
-
-
-def _own_loss(model: nn.Module, keywords: dict[str, Any], loss: Loss | None) -> Tensor:
+def _own_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if loss is not None:
         raise ChitaError(
             "loss= is for batches of (inputs, targets); with dicts the model's own .loss is used"
         )
-    outputs = _outputs(model, keywords)
+    outputs = batch.outputs(model)
     value = getattr(outputs, "loss", None)
     if value is None:
         raise ChitaError(
-            f"the model gave no .loss for a batch with the keys {', '.join(keywords)} "
+            f"the model gave no .loss for a batch with the keys {', '.join(batch.inputs)} "
             f"(it returned {_describe(outputs)}); add the labels, give (inputs, targets), "
             "or calibrate without labels by loss='distill'"
         )

@@ -1,0 +1,84 @@
+"""The true loss on held-out samples."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chita.batches import Batch, parse_batch
+from chita.held_out import SCOUT, HeldOut
+from chita.ranks import Ranks
+from chita.weights import Weights
+
+from .pruning import Watch, cut, points, same, snapshot, tiny
+
+
+def held_out(model: nn.Module, size: int = 3) -> HeldOut:
+    return HeldOut(model, Weights(model), batches(size), None)
+
+
+def batches(size: int) -> list[Batch]:
+    """20 samples: the last batch may be smaller."""
+    return [parse_batch(number, pair) for number, pair in enumerate(cut(points(20), size))]
+
+
+def truth(w: Tensor, samples: int = 20) -> float:
+    """The mean over samples, of a model that has these weights."""
+    model, (x, t) = tiny(), points(20)
+    Weights(model).assign(w)
+    with torch.no_grad():
+        return functional.cross_entropy(model(x[:samples]), t[:samples]).item()
+
+
+def test_the_loss_of_other_weights_leaves_the_models_alone() -> None:
+    model = tiny().train()
+    before, w = snapshot(model), Weights(tiny(seed=1)).vector()
+    found = held_out(model)
+    assert found.loss(w) == pytest.approx(truth(w))
+    assert same(snapshot(model), before) and model.training
+    assert found.loss_now() == pytest.approx(truth(Weights(model).vector()))
+
+
+def test_a_scout_looks_at_a_part() -> None:
+    w = Weights(tiny(seed=1)).vector()
+    assert held_out(tiny(), size=2).scout(w) == pytest.approx(truth(w, 2 * (10 // SCOUT)))
+    assert held_out(tiny(), size=20).scout(w) == pytest.approx(truth(w))  # of one batch, all
+
+
+def test_no_gradients_are_taken_and_time_is_counted() -> None:
+    model = tiny()
+    watch, found = Watch(model), held_out(model)
+    assert found.seconds == 0
+    found.loss_now()
+    once = found.seconds
+    found.scout(Weights(model).vector())
+    assert 0 < once < found.seconds
+    assert not any(watch.with_gradients)
+
+
+class OneOf(Ranks):
+    """A rank that is told what the others have in all."""
+
+    def __init__(self, rank: int, size: int, others: Tensor) -> None:
+        self.rank, self.size, self.others = rank, size, others
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        self.own = tensor
+        return tensor + self.others
+
+
+def test_ranks_share_the_samples() -> None:
+    """Also where there are more of them than batches."""
+    model, nothing = tiny(), torch.zeros(2, dtype=torch.float64)
+    w = Weights(model).vector()
+    for size, ranks in ((3, 2), (3, 3), (10, 4)):
+        found, parts = held_out(model, size), []
+        for rank in range(ranks):
+            found.ranks = one = OneOf(rank, ranks, nothing + 1e-9)
+            found.loss(w)
+            parts.append(one.own)
+        assert sum(int(part[1]) for part in parts) == 20
+        found.ranks = OneOf(0, ranks, sum(parts[1:], start=nothing))
+        assert found.loss(w) == pytest.approx(truth(w))

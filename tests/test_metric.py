@@ -1,0 +1,132 @@
+"""What is large in each metric, from its definition."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from chita.l0.options import Options
+from chita.l0.problem import Problem
+from chita.l0.solve import ALGORITHMS, solve_problem
+from chita.matrix import GradientMatrix
+from chita.metric import FLOOR, METRICS, OF_WEIGHTS, Shape, column_square_norms, metric_scale
+from chita.storage import HeldMatrix
+from chita.storage.scaled import ScaledMatrix
+
+from .pruning import numbers
+
+SHAPE = Shape((24, 30), (4, 5))  # channels of six
+P, N = 54, 12
+ALL = slice(0, P)
+
+
+def scale_of(name: str, matrix: GradientMatrix, w0: Tensor, columns: slice = ALL) -> Tensor:
+    return metric_scale(name, matrix, w0, shape=SHAPE, columns=columns)
+
+
+def example(seed: int = 0) -> tuple[HeldMatrix, Tensor]:
+    return HeldMatrix(numbers(P, N, seed=seed)), numbers(P, seed=seed + 100)
+
+
+def channels(vector: Tensor) -> list[Tensor]:
+    """(p,) as the channels of all layers."""
+    return [channel for layer in vector.split([24, 30]) for channel in layer.split(6)]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_scales_are_positive_and_a_rank_has_its_own(name: str) -> None:
+    matrix, w0 = example()
+    scale = scale_of(name, matrix, w0)
+    assert scale.shape == (P,) and bool((scale > 0).all() and scale.isfinite().all())
+    if name != "fisher":  # whose diagonal the ranks gather: test_prune_on_ranks.py
+        part = slice(20, 50)
+        own = HeldMatrix(matrix.whole()[part])
+        assert torch.equal(scale_of(name, own, w0, part), scale[part])
+
+
+def test_plain_is_one() -> None:
+    assert torch.equal(scale_of("plain", *example()), torch.ones(P, dtype=torch.float64))
+
+
+def test_the_square_in_the_fisher_metric_is_twice_the_saliency_of_obd() -> None:
+    """Up to a floor under the diagonal, of a hundredth of its mean over the channel."""
+    matrix, w0 = example()
+    diagonal = matrix.whole().square().mean(1)
+    saliency = diagonal * w0.square() / 2
+    found = (scale_of("fisher", matrix, w0) * w0).square() / 2
+    means = torch.cat([channel.mean().expand(6) for channel in channels(diagonal)])
+    torch.testing.assert_close(found, saliency + FLOOR * means * w0.square() / 2, rtol=1e-5, atol=0)
+    assert torch.equal(column_square_norms(matrix), matrix.whole().square().sum(1))
+
+
+def test_layers_and_channels_have_a_mean_square_of_one() -> None:
+    _, w0 = example()
+    by_layer, by_channel = (scale_of(name, *example()) * w0 for name in ("layer", "channel"))
+    for layer in by_layer.split([24, 30]):
+        assert layer.square().mean() == pytest.approx(1.0)
+    for channel in channels(by_channel):
+        assert channel.square().mean() == pytest.approx(1.0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.booleans())
+def test_lamp_by_its_definition(seed: int, ties: bool) -> None:
+    """w_i^2 over the sum of the squares that are no smaller, in the layer."""
+    _, w0 = example(seed)
+    if ties:
+        w0 = w0.round()
+    found = (scale_of("lamp", HeldMatrix(numbers(P, N)), w0) * w0).square()
+    for layer, scores in zip(w0.split([24, 30]), found.split([24, 30]), strict=True):
+        squares = layer.square()
+        order = sorted(range(len(layer)), key=lambda i: -float(squares[i]))  # a tie: the first
+        for place, i in enumerate(order):
+            if squares[i]:
+                truth = squares[i] / squares[order[: place + 1]].sum()
+                assert scores[i] == pytest.approx(float(truth))
+            else:
+                assert scores[i] == 0
+
+
+@pytest.mark.parametrize("name", [*OF_WEIGHTS, "fisher"])
+def test_layers_that_are_zero_or_unreached_are_finite(name: str) -> None:
+    matrix, w0 = example()
+    stored = matrix.whole().clone()
+    stored[:24], w0[:24] = 0.0, 0.0
+    scale = scale_of(name, HeldMatrix(stored), w0)
+    assert bool(scale.isfinite().all() and (scale > 0).all())
+
+
+def solution(matrix: GradientMatrix, w0: Tensor, metric: str) -> tuple[Tensor, Tensor]:
+    """The support and the weights of a solve in a metric."""
+    scale = scale_of(metric, matrix, w0)
+    problem = Problem.build(ScaledMatrix(matrix, scale), w0 * scale, lam=0.1, alpha=0.5)
+    found = solve_problem(problem, 20, ALGORITHMS["bso"], options=Options(iterations=5))
+    return found.support, found.w / scale
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.floats(-3, 3))
+def test_a_rescaled_network_is_solved_the_same(seed: int, exponent: float) -> None:
+    """A layer times c and the next over c: weights move with it, gradients against it.
+
+    The Fisher metric does not notice, while the plain one keeps the large weights.
+    """
+    matrix, w0 = example(seed)
+    c = torch.ones(P, dtype=torch.float64)
+    c[:24], c[24:] = 10**exponent, 10**-exponent
+    rescaled = HeldMatrix(matrix.whole() / c[:, None])
+    support, w = solution(matrix, w0, "fisher")
+    other, moved = solution(rescaled, w0 * c, "fisher")
+    assert torch.equal(support, other)
+    torch.testing.assert_close(moved / c, w, rtol=1e-6, atol=1e-9)
+
+
+def test_the_plain_metric_does_notice() -> None:
+    matrix, w0 = example()
+    c = torch.ones(P, dtype=torch.float64)
+    c[:24], c[24:] = 1000, 1 / 1000
+    rescaled = HeldMatrix(matrix.whole() / c[:, None])
+    assert not torch.equal(solution(matrix, w0, "plain")[0], solution(rescaled, w0 * c, "plain")[0])

@@ -1,0 +1,106 @@
+"""The problem of a stage in its forms, against the optimiser on explicitly scaled arrays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import chita
+from chita.division import Division
+from chita.guard import Form
+from chita.l0.algorithm import Layout
+from chita.l0.constraint import ANY_SUPPORT
+from chita.l0.options import Options
+from chita.l0.solve import ALGORITHMS
+from chita.metric import METRICS, Shape, metric_scale
+from chita.posed import Posed
+from chita.ranks import ALONE
+from chita.storage import HeldMatrix
+
+from .pruning import numbers
+
+SHAPE = Shape((48, 24), (8, 3))
+P, N, K, BATCH = 72, 12, 20, 4
+
+
+def posed(solver: str = "bso", dtype: torch.dtype = torch.float64) -> Posed:
+    return Posed(
+        HeldMatrix(numbers(P, N).to(dtype)),
+        numbers(P, seed=1).to(dtype),
+        K,
+        constraint=ANY_SUPPORT,
+        shape=SHAPE,
+        division=Division(ALONE, Layout(SHAPE.layers)),
+        algorithm=ALGORITHMS[solver],
+        options=Options(iterations=6),
+        batch=BATCH,
+    )
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("block_size", [None, 20])
+@pytest.mark.parametrize("first_order", [True, False])
+@pytest.mark.parametrize("solver", ["bso", "cd"])
+def test_a_form_is_the_optimiser_in_that_metric(
+    metric: str, block_size: int | None, first_order: bool, solver: Any
+) -> None:
+    stage = posed(solver)
+    found = stage.solve(Form(metric, block_size, first_order), 0.03)
+    A, w0 = stage.matrix.whole().t(), stage.w0
+    scale = metric_scale(metric, stage.matrix, w0, shape=SHAPE, columns=slice(0, P))
+    truth = chita.solve(
+        A / scale,
+        w0 * scale,
+        K,
+        lam=0.03,
+        alpha=1 / BATCH if first_order else 0.0,
+        method=solver,
+        block_size=block_size,
+        layers=list(SHAPE.layers),
+        iterations=6,
+    )
+    assert torch.equal(found.support, truth.support)
+    torch.testing.assert_close(found.w, truth.w / scale)
+    assert found.objective == pytest.approx(truth.objective)
+
+
+def test_the_objective_is_that_of_the_metric() -> None:
+    """1/2 |A d + alpha|^2 + n lambda / 2 |D d|^2, at the solution."""
+    stage = posed()
+    found = stage.solve(Form("fisher", None, True), 0.03)
+    scale = metric_scale("fisher", stage.matrix, stage.w0, shape=SHAPE, columns=slice(0, P))
+    d = found.w - stage.w0
+    rho = stage.matrix.whole().t() @ d + 1 / BATCH
+    truth = rho.square().sum() / 2 + N * 0.03 / 2 * (scale * d).square().sum()
+    assert found.objective == pytest.approx(float(truth))
+
+
+def test_a_metric_is_computed_once() -> None:
+    stage = posed()
+    reads: list[Any] = []
+
+    class Watched(HeldMatrix):
+        def read(self, start: int, stop: int) -> Tensor:
+            reads.append((start, stop))
+            return super().read(start, stop)
+
+    stage = replace(stage, matrix=Watched(stage.matrix.whole()))
+    stage._scale("fisher")
+    first = len(reads)
+    stage._scale("fisher")
+    assert len(reads) == first > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_stands_still_is_w0_on_the_support(dtype: torch.dtype) -> None:
+    stage = posed(dtype=dtype)
+    solution = stage.solve(Form("lamp", None, True), 0.03)
+    still = stage.still(solution)
+    kept = torch.zeros(P, dtype=torch.bool)
+    kept[solution.support] = True
+    assert torch.equal(still, torch.where(kept, stage.w0, 0.0))
+    assert len(solution.support) == K
