@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import asdict
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,17 @@ def test_the_plan_follows_schedule_and_method() -> None:
     assert by_default == sparsities("polynomial", 0.9, stages=60, start=0.2, hold=0)
     assert by_default == sorted(by_default)
     assert PruneConfig(sparsity=0).plan() == [0.0] * 60
+
+
+@pytest.mark.parametrize(
+    "keywords", [{}, {"method": "woodfisher", "block_size": 10}, {"method": "chita-bso"}]
+)
+def test_blocks_that_talk_need_blocks_and_a_method_of_the_papers_own(
+    keywords: dict[str, Any],
+) -> None:
+    with pytest.raises(ChitaError, match="block_sweeps=1 needs a block_size .* chita-bso"):
+        PruneConfig(sparsity=0.5, block_sweeps=1, **keywords)
+    assert PruneConfig(sparsity=0.5, block_size=10, block_sweeps=1).block_sweeps == 1
 
 
 def test_methods_are_resolved_with_their_solver() -> None:

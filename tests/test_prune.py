@@ -131,11 +131,16 @@ def test_saved_masks_give_a_dense_model_the_same_zeros() -> None:
 
 
 @pytest.mark.parametrize("first_order", [True, False])
-@pytest.mark.parametrize("block_size", [None, 20])
+@pytest.mark.parametrize(("block_size", "block_sweeps"), [(None, 0), (20, 0), (20, 2)])
 @pytest.mark.parametrize(("method", "solver"), [("chita-bso", "bso"), ("chita-cd", "cd")])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_one_stage_is_the_optimiser_on_plain_gradients(
-    first_order: bool, block_size: int | None, method: str, solver: Any, batch: int
+    first_order: bool,
+    block_size: int | None,
+    block_sweeps: int,
+    method: str,
+    solver: Any,
+    batch: int,
 ) -> None:
     model, (x, t) = tiny(), points(24)
     weights = Weights(model)
@@ -149,6 +154,7 @@ def test_one_stage_is_the_optimiser_on_plain_gradients(
         alpha=1 / batch if first_order else 0.0,
         method=solver,
         block_size=block_size,
+        block_sweeps=block_sweeps,
         layers=[48, 24],
         iterations=20,
     )
@@ -160,6 +166,7 @@ def test_one_stage_is_the_optimiser_on_plain_gradients(
         ridge=0.03,
         first_order=first_order,
         block_size=block_size,
+        block_sweeps=block_sweeps,
         iterations=20,
     )
     assert torch.equal(weights.vector(), truth.w)

@@ -55,6 +55,7 @@ def outcome(model: nn.Module, batches: Any, **keywords: Any) -> torch.Tensor:
         {"method": "chita-bso", "block_size": 10},
         {"method": "chita-cd", "block_size": 10},
         {"method": "chita++", "block_size": 7},
+        {"method": "chita-bso", "block_size": 10, "block_sweeps": 2},
         {"method": "chita++", "ridge": "auto"},
         {"method": "chita-bso", "continuation": 3},
     ],

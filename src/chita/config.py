@@ -52,6 +52,7 @@ class PruneConfig:
     iterations: int | None = None
     continuation: int = 0
     block_size: int | None = None
+    block_sweeps: int = 0
     metric: str | None = None
     max_loss_increase: float | None = None
     min_accuracy: float | None = None
@@ -75,6 +76,7 @@ class PruneConfig:
         if self.iterations is not None:
             _require("iterations", self.iterations, _is_natural, "an integer of at least 0")
         _require("continuation", self.continuation, _is_natural, "an integer of at least 0")
+        _require("block_sweeps", self.block_sweeps, _is_natural, "an integer of at least 0")
         _require("seed", self.seed, _is_seed, "an integer from 0 to 2**64 - 1")
         _require("start", self.start, _is_share, "a number in [0, 1)")
         _require("hold", self.hold, _is_share, "a number in [0, 1)")
@@ -90,7 +92,7 @@ class PruneConfig:
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
         self._make_plain()
-        self.resolve_method()
+        self._check_sweeps(self.resolve_method())
         self.plan()
         if self.memory is not None:
             parse_bytes("memory", self.memory)
@@ -153,6 +155,14 @@ class PruneConfig:
             raise ChitaError(
                 f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
                 f"{', '.join(able)} do"
+            )
+
+    def _check_sweeps(self, method: Method) -> None:
+        if self.block_sweeps and (self.block_size is None or not method.streams):
+            able = sorted(name for name, method in METHODS.items() if method.streams)
+            raise ChitaError(
+                f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
+                f"{', '.join(able)}, got block_size={self.block_size!r} and method={self.method!r}"
             )
 
     def resolve_method(self) -> Method:

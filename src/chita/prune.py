@@ -39,6 +39,7 @@ def prune(
     iterations: int | None = None,
     continuation: int = 0,
     block_size: int | None = None,
+    block_sweeps: int = 0,
     metric: str | None = None,
     max_loss_increase: float | None = None,
     min_accuracy: float | None = None,
@@ -94,6 +95,8 @@ def prune(
         continuation: shrinking supports on the way to each stage's first one; 0 starts from the
             largest weights, as the paper does; some 30 help a single stage at high sparsity.
         block_size: solve in blocks of at most this size, cut from the layers (algorithm 6).
+        block_sweeps: 0 solves the blocks apart, as the paper does; otherwise they then take turns
+            on the problem of all weights, in so many rounds at most. One does most of it.
         metric: what makes a weight large: "plain", its size; "fisher", its saliency; "layer" or
             "channel", its size among those of its layer or output channel; "lamp"; or "auto", the
             one of the least held-out loss.
@@ -154,6 +157,7 @@ def prune(
         iterations=iterations,
         continuation=continuation,
         block_size=block_size,
+        block_sweeps=block_sweeps,
         metric=metric,
         max_loss_increase=max_loss_increase,
         min_accuracy=min_accuracy,

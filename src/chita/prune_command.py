@@ -100,6 +100,9 @@ def prune_command(
         int, typer.Option(help="Shrinking supports on the way to the first one of a stage.")
     ] = 0,
     block_size: Annotated[int | None, typer.Option(help="Solve in blocks of this size.")] = None,
+    block_sweeps: Annotated[
+        int, typer.Option(help="Rounds in which blocks take turns; 0 solves them apart.")
+    ] = 0,
     metric: Annotated[
         str | None,
         typer.Option(help=f"What makes a weight large: auto, {', '.join(METRICS)} (default)."),
@@ -178,6 +181,7 @@ def prune_command(
         "iterations": iterations,
         "continuation": continuation,
         "block_size": block_size,
+        "block_sweeps": block_sweeps,
         "metric": metric,
         "max_loss_increase": max_loss_increase,
         "min_accuracy": min_accuracy,

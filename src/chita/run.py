@@ -326,7 +326,10 @@ class Run:
         """What the stage does: the solution of the best candidate, or of the only one."""
         config = self.config
         options = replace(
-            self.method.options, continuation=config.continuation, seed=int(config.seed)
+            self.method.options,
+            continuation=config.continuation,
+            block_sweeps=config.block_sweeps,
+            seed=int(config.seed),
         )
         if config.iterations is not None:
             options = replace(options, iterations=config.iterations)

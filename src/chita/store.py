@@ -101,7 +101,8 @@ def pick_store(
         work = _whole_work(method, sum(layout.layers), kept)
     else:
         work = _block_work(layout.blocks, n, max(kept), device)
-    solves = SOLVES if config.ridge == "auto" else 1
+    passes = 1 + config.block_sweeps  # over blocks apart, and then talking
+    solves = passes * (SOLVES if config.ridge == "auto" else 1)
     return Planner(config.budget, replace(work, solves=solves), dtype)
 
 

@@ -12,7 +12,7 @@ from chita.l0 import solve
 from chita.l0.algorithm import Layout
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.l0.block_batch import block_batches
-from chita.l0.blocks import _one_pass, cut_blocks, solve_blocks
+from chita.l0.blocks import alone, cut_blocks, one_by_one, solve_apart
 from chita.l0.iht import iht, refine_by_backsolve
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
@@ -126,19 +126,20 @@ def test_in_batches_or_one_by_one_is_the_same(seed: int, k: int, block_size: int
     problem.w0[:20] *= 2
     problem.w0[50:] *= 0.3
     blocks, options = cut_blocks([20, 30, 13, 7], block_size), Options(iterations=5)
-    alone, batched = Trace(5), Trace(5)
-    one, _ = solve_blocks(problem, k, blocks, partial(iht_then_backsolve, options), alone)
+    single, batched = Trace(5), Trace(5)
+    each = alone(partial(iht_then_backsolve, options))
+    one, _ = solve_apart(problem, k, one_by_one(blocks), each, single)
 
     def bso(part: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
         return batched_bso(part, x, options, trace)
 
-    two, _ = _one_pass(problem, k, block_batches(blocks, 60, 0.5), bso, batched)
+    two, _ = solve_apart(problem, k, block_batches(blocks, 60, 0.5), bso, batched)
     assert torch.equal(one.support, two.support)
     for first, second in ((one.w, two.w), (one.rho, two.rho)):
         torch.testing.assert_close(first, second, rtol=1e-8, atol=1e-8)
     assert one.objective == pytest.approx(two.objective, rel=1e-10)
-    assert alone.iterations == batched.iterations
-    torch.testing.assert_close(alone.history, batched.history)
+    assert single.iterations == batched.iterations
+    torch.testing.assert_close(single.history, batched.history)
 
 
 class Counting(HeldMatrix):

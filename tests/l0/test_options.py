@@ -14,6 +14,7 @@ from chita.l0.options import Options, Trace
         ({"iterations": 2.5}, "iterations must be an integer .* got 2.5"),
         ({"t_ht": 0}, "t_ht must be an integer of at least 1, got 0"),
         ({"t_cd": -1}, "t_cd must be an integer of at least 0, got -1"),
+        ({"block_sweeps": -1}, "block_sweeps must be an integer of at least 0, got -1"),
         ({"gamma": 1.0}, "gamma must be greater than 1, got 1.0"),
         ({"gamma": float("nan")}, "gamma must be greater than 1, got nan"),
         ({"gamma": "2"}, "gamma must be a finite number, got '2'"),

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
-from chita.l0.blocks import cut_blocks, solve_batches, solve_blocks
+from chita.l0.blocks import (
+    BatchSolver,
+    alone,
+    cut_blocks,
+    one_by_one,
+    side_by_side,
+    solve_apart,
+)
 from chita.l0.constraint import AnySupport
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
+from chita.l0.talking import SHARE, talk
 
 SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
 BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], BatchedSolution]
@@ -64,7 +72,7 @@ class Algorithm(Protocol):
 @dataclass(frozen=True)
 class SupportThenUpdate:
     """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
-    moves the weights on that support; whole, or block by block (algorithm 6).
+    moves the weights on that support; whole, or in blocks, apart (algorithm 6) or talking.
 
     Attributes:
         support: the rule.
@@ -84,14 +92,26 @@ class SupportThenUpdate:
             point, settled = self.support(part, x, options, record)
             return self.update(part, point, options, record), settled
 
+        def stay(part: Problem, x: Iterate, record: Trace) -> tuple[Iterate, bool]:
+            return self.update(part, x, options, record), True
+
         blocks = layout.blocks
         if blocks is None:
             x, settled = whole(problem, begin(problem, k, trace), trace)
             return problem.at(x.w, x.support), settled
-        batched = self.batched
+        batches, rules = one_by_one(blocks), (alone(whole), alone(stay))
         any_support = isinstance(problem.constraint, AnySupport)
-        if not (batched and any_support and options.step == "paper") or options.continuation:
-            return solve_blocks(problem, k, blocks, whole, trace)
-        return solve_batches(
-            problem, k, blocks, lambda part, x, record: batched(part, x, options, record), trace
-        )
+        plain = any_support and options.step == "paper" and not options.continuation
+        if self.batched and plain:
+            still = replace(options, iterations=0)
+            share = SHARE if options.block_sweeps else 1.0
+            batches = side_by_side(blocks, problem.matrix, share)
+            rules = _under(self.batched, options), _under(self.batched, still)
+        x, settled = solve_apart(problem, k, batches, rules[0], trace)
+        if options.block_sweeps:
+            return talk(problem, x, batches, rules, options, trace)
+        return x, settled
+
+
+def _under(rule: BatchRule, options: Options) -> BatchSolver:
+    return lambda part, x, record: rule(part, x, options, record)

@@ -44,7 +44,7 @@ def batched_backsolve(
 
 def alike(problem: BatchedProblem) -> list[list[int]]:
     """The blocks that keep anything in groups of similar supports, all larger than n or none."""
-    n, room = problem.offset.shape[0], problem.w0.numel() // SHARE
+    n, room = problem.offset.shape[1], problem.w0.numel() // SHARE
     groups: list[list[int]] = []
     smallest = 0
     for k, row in sorted((k, row) for row, k in enumerate(problem.counts) if k):

@@ -57,14 +57,15 @@ class BatchedSolution(NamedTuple):
 
 
 class BatchedProblem:
-    """Problem (main-problem) for each of b blocks, all other weights held at w0.
+    """Problem (main-problem) for each of b blocks, all other weights held where they are.
 
     Args:
         columns: A of the blocks, (b, B, n).
         w0: the trained weights, (b, B).
-        kept: whether P_k(w0) has a weight, (b, B) bool: each block keeps as many.
+        kept: the supports to start from, those of P_k(w0) at first, (b, B) bool: each block keeps
+            as many.
         mu: n lambda.
-        offset: c, (n,).
+        offset: c, (n,), or what all other weights leave of the residual to each block, (b, n).
         constraint: on the supports of the batch; one block alone, unless all are allowed.
     """
 
@@ -79,10 +80,11 @@ class BatchedProblem:
         constraint: Constraint = ANY_SUPPORT,
     ) -> None:
         self.columns, self.w0, self.kept = columns.contiguous(), w0.contiguous(), kept
-        self.mu, self.offset, self.constraint = mu, offset, constraint
+        self.mu, self.offset = mu, offset.expand(len(w0), -1)
+        self.constraint = constraint
         self.k = kept.sum(1)
         self.counts: list[int] = self.k.tolist()
-        self.largest = max(self.counts)  # K
+        self.largest = max(self.counts, default=0)  # K
         self.square = self.w0.double().square().sum(1)
 
     @cached_property
@@ -108,11 +110,14 @@ class BatchedProblem:
 
     def start(self) -> BatchedPoint:
         """P_k(w0): one pass over the columns."""
+        return self.at(torch.where(self.kept, self.w0, 0.0), self.unmoved(self.kept))
+
+    def at(self, w: Tensor, rho: Tensor) -> BatchedPoint:
+        """The points w, (b, B), on the supports `kept`, given their residuals, (b, n)."""
         support = torch.zeros_like(self.valid, dtype=torch.int64)
         support[self.valid] = self.kept.flatten().nonzero()[:, 0]
-        values = self.at_places(self.w0, support)
         every = torch.arange(len(self.k), device=self.k.device)
-        return self.point(every, support, values, self.unmoved(self.kept))
+        return self.point(every, support, self.at_places(w, support), rho)
 
     def point(self, rows: Tensor, support: Tensor, values: Tensor, rho: Tensor) -> BatchedPoint:
         """Points of the blocks `rows`, (r,), from their parts, with their objectives."""
@@ -161,7 +166,7 @@ class BatchedProblem:
         counts = chosen.sum(1)
         bags = -(-int(counts.max()) // BAG)
         if bags == 0:
-            return values.new_zeros(len(places), self.offset.shape[0])
+            return values.new_zeros(len(places), self.offset.shape[1])
         picked = chosen.flatten().nonzero()[:, 0]
         within = torch.arange(0, bags * BAG, BAG, device=counts.device).minimum(counts[:, None])
         firsts = (counts.cumsum(0) - counts)[:, None] + within

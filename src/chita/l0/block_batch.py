@@ -16,18 +16,18 @@ class BlockBatch:
     """Adjacent blocks [start, stop), b of them, the largest of size B.
 
     Smaller ones are padded with zero columns, which no inverse of a damped Fisher mixes with the
-    others, and whose gradient is zero.
+    others, and whose gradient is zero. A rank that waits for others has a batch of no blocks.
     """
 
     blocks: tuple[tuple[int, int], ...]
 
     @property
     def start(self) -> int:
-        return self.blocks[0][0]
+        return self.blocks[0][0] if self.blocks else 0
 
     @property
     def stop(self) -> int:
-        return self.blocks[-1][1]
+        return self.blocks[-1][1] if self.blocks else 0
 
     @property
     def sizes(self) -> list[int]:
@@ -40,8 +40,8 @@ class BlockBatch:
     def stack_own(self, entries: Tensor) -> Tensor:
         """What the weights of these blocks have, (c, ...), as (b, B, ...)."""
         sizes = self.sizes
-        if len(set(sizes)) == 1:
-            return entries.view(len(sizes), sizes[0], *entries.shape[1:])
+        if len(set(sizes)) <= 1:
+            return entries.view(len(sizes), max(sizes, default=0), *entries.shape[1:])
         own = torch.tensor(sizes, device=entries.device)
         inside = torch.arange(max(sizes), device=own.device) < own[:, None]
         places = inside.flatten().nonzero()[:, 0]
@@ -52,7 +52,7 @@ class BlockBatch:
     def unstack(self, stacked: Tensor) -> Tensor:
         """What the weights of the blocks have, (b, B), as one vector without the padding."""
         parts = zip(stacked, self.sizes, strict=True)
-        return torch.cat([row[:size] for row, size in parts])
+        return torch.cat([stacked.new_empty(0), *(row[:size] for row, size in parts)])
 
 
 def block_batches(

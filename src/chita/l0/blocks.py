@@ -17,6 +17,7 @@ from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSoluti
 from chita.l0.block_batch import BlockBatch, block_batches
 from chita.l0.options import Trace
 from chita.l0.problem import Iterate, Problem
+from chita.matrix import GradientMatrix
 from chita.storage import HeldMatrix
 
 logger = logging.getLogger(__name__)
@@ -56,23 +57,18 @@ def cut_blocks(
     return blocks
 
 
-def solve_blocks(
-    problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BlockSolver, trace: Trace
-) -> tuple[Iterate, bool]:
-    """Algorithm 6, one block after the other. Returns the point reached, its residual computed
-    afresh, and whether every block converged."""
-    batches = (BlockBatch((block,)) for block in blocks)
-    return _one_pass(problem, k, batches, _alone(solve), trace)
+def one_by_one(blocks: Sequence[tuple[int, int]]) -> list[BlockBatch]:
+    """Batches of one block."""
+    return [BlockBatch((block,)) for block in blocks]
 
 
-def solve_batches(
-    problem: Problem, k: int, blocks: Sequence[tuple[int, int]], solve: BatchSolver, trace: Trace
-) -> tuple[Iterate, bool]:
-    """Algorithm 6, many blocks at once. Returns what `solve_blocks` does."""
-    matrix = problem.matrix
+def side_by_side(
+    blocks: Sequence[tuple[int, int]], matrix: GradientMatrix, share: float = 1.0
+) -> list[BlockBatch]:
+    """Batches as large as suits the device, of at most a share of the columns, or one block."""
     alike = ALIKE if matrix.device.type == "cuda" else 1.0
     columns = batch_bytes(matrix.device) // max(matrix.n * matrix.dtype.itemsize, 1)
-    return _one_pass(problem, k, block_batches(blocks, columns, alike), solve, trace)
+    return list(block_batches(blocks, min(columns, int(share * matrix.p)), alike))
 
 
 def batch_bytes(device: torch.device) -> int:
@@ -82,13 +78,15 @@ def batch_bytes(device: torch.device) -> int:
     return CACHE
 
 
-def _one_pass(
+def solve_apart(
     problem: Problem, k: int, batches: Iterable[BlockBatch], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 6: each block keeps as many weights as the magnitude solution x has in it.
 
     The blocks know nothing of each other, so that together they can overshoot: a solution whose
     global objective is above x's is drawn back towards w0 as far as it takes.
+
+    Returns the point reached, its residual computed afresh, and whether every block converged.
     """
     matrix, w0 = problem.matrix, problem.w0
     largest, support = problem.project(w0, k)
@@ -130,19 +128,21 @@ def _one_pass(
     return together, problem.ranks.all(converged)
 
 
-def _alone(solve: BlockSolver) -> BatchSolver:
-    """A solver of blocks for batches of one."""
+def alone(solve: BlockSolver) -> BatchSolver:
+    """A solver of blocks for batches of one, or of none."""
 
     def solve_one(problem: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
+        if not problem.counts:
+            return BatchedSolution(problem.w0, problem.kept, x.rho, x.rho, True)
         block = Problem(
             HeldMatrix(problem.columns[0]),
             problem.w0[0],
             problem.mu,
-            problem.offset,
+            problem.offset[0],
             constraint=problem.constraint,
         )
         support = problem.kept[0].nonzero()[:, 0]
-        w = torch.where(problem.kept[0], block.w0, 0.0)
+        w = problem.spread(x.support, x.values)[0]
         point, settled = Iterate(w, support, x.rho[0], float(x.objective)), True
         if len(support):
             record = Trace(trace.limit)

@@ -28,6 +28,8 @@ class Options:
         tol: relative decrease of the objective below which a cycle counts as converged.
         step: the paper's step size scheme, 1/L, or backtracking.
         continuation: shrinking supports on the way to the first one; 0 starts at P_k(w0).
+        block_sweeps: rounds at most in which blocks, once solved apart, take turns on the global
+            problem, each a pass over A; 0 leaves them apart, as the paper does.
         seed: of what an algorithm draws at random.
     """
 
@@ -40,6 +42,7 @@ class Options:
     tol: float = 1e-4
     step: Step = "paper"
     continuation: int = 0
+    block_sweeps: int = 0
     seed: int = 0
 
     @classmethod
@@ -52,7 +55,8 @@ class Options:
         return cls(**given)
 
     def __post_init__(self) -> None:
-        least_of = {"iterations": 0, "t_ht": 1, "t_cd": 0, "continuation": 0, "seed": 0}
+        least_of = {"iterations": 0, "t_ht": 1, "t_cd": 0, "continuation": 0}
+        least_of |= {"block_sweeps": 0, "seed": 0}
         for name, least in least_of.items():
             value = getattr(self, name)
             if not (isinstance(value, Integral) and int(value) >= least):

@@ -136,7 +136,7 @@ def solve(
         block_size: solve in diagonal blocks of at most this size (algorithm 6).
         layers: sizes of the layers that blocks must not cross; one layer by default.
         options: any field of `Options`: iterations, t_ht, t_cd, gamma, active, inner, tol, step,
-            continuation, seed.
+            continuation, block_sweeps, seed.
     """
     matrix, start = _as_matrix(A, w0)
     _check(matrix, start, k, lam, alpha, method)

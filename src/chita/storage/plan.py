@@ -45,7 +45,7 @@ class Work:
         kept: k, the columns of the support.
         active: the columns of the active set, which are copied from A; 0 if there is none.
         batch: columns in a batch of blocks; None without blocks.
-        solves: how often the problem is solved.
+        solves: how often the problem is solved; with blocks, the passes over A that this takes.
         beside: bytes that the solver needs for itself, beside vectors and columns.
     """
 

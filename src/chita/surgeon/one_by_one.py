@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from chita.l0.algorithm import Layout, begin
-from chita.l0.blocks import solve_blocks
+from chita.l0.blocks import alone, one_by_one, solve_apart
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.matrix import CHUNK, GradientMatrix
@@ -52,7 +52,7 @@ class OneByOne:
         blocks = layout.blocks
         if blocks is None:
             return whole(problem, begin(problem, k, trace), trace)
-        return solve_blocks(problem, k, blocks, whole, trace)
+        return solve_apart(problem, k, one_by_one(blocks), alone(whole), trace)
 
 
 def one_by_one_memory(layout: Layout, n: int) -> int:
