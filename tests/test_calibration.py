@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from chita.batches import SampleStream
+from chita.calibration import divide_samples
+from chita.config import PruneConfig
 from chita.weights import Weights
 
 from .pruning import Again, Watch, cut, points, tiny
@@ -29,7 +32,8 @@ def test_a_fixed_ridge_holds_nothing_out() -> None:
     model, (x, t) = tiny(), points(50)
     watch = Watch(model)
     prune(model, cut((x, t), 7), batch=5)
-    assert all(watch.with_gradients)
+    *stages, counted = watch.with_gradients
+    assert all(stages) and not counted  # at the end, the multiply-adds of one sample
     assert {value for inputs in watch.inputs for value in inputs[:, 0].tolist()} == set(
         x[:, 0].tolist()
     )
@@ -52,6 +56,31 @@ def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, row
         tiny(), [points(data)], method="chita-bso", batch=batch, samples=samples, ridge=ridge
     )
     assert result.samples == rows
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "batch", "rows", "held"),
+    [
+        (100, {}, 1, 80, 20),  # few: a row each, and a fifth to choose by
+        (1000, {}, 1, 800, 200),
+        (2500, {}, 2, 1000, 500),  # the rows are 1000; what is left over is held out
+        (10_000, {}, 8, 1000, 2000),
+        (30_000, {}, 16, 1000, 4000),  # no more than 16 are averaged, nor a quarter held out
+        (30_000, {"samples": 100}, 16, 100, 600),  # three eighths of few
+        (30_000, {"samples": 50, "batch": 4}, 4, 50, 75),
+        (30_000, {"batch": 1}, 1, 1000, 375),
+    ],
+)
+def test_auto_picks_the_batch_and_bounds_what_is_held_out(
+    data: int, arguments: dict[str, Any], batch: int, rows: int, held: int
+) -> None:
+    """Eight candidates then cost no more than the gradients, which cost three passes a sample."""
+    found = divide_samples(
+        SampleStream([points(data)]), PruneConfig(sparsity=0.5, method="auto", **arguments)
+    )
+    count = sum(part.size for part in found.held_out)
+    assert (found.batch, found.rows, count) == (batch, rows, held)
+    assert 8 * count <= 3 * rows * batch
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 13, 26])

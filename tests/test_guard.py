@@ -85,7 +85,7 @@ def test_the_choice_is_the_best_that_was_tried(seed: int, mask: float, stages: i
     for stage in range(stages):
         world = World(arbitrary(seed + stage), mask)
         chosen = world.stage(guard)
-        losses = [t.loss for t in chosen.trials if t.loss is not None and not math.isnan(t.loss)]
+        losses = [trial.loss for trial in chosen.trials if not math.isnan(trial.loss)]
         assert chosen.choice.held_out_loss == min(losses) <= mask
         assert chosen.choice.held_out_loss == world.loss(chosen.choice.solution.w)
         assert [trial.step for trial in chosen.trials[-2:]] == list(STEPS)
@@ -187,6 +187,7 @@ def test_losses_that_are_no_numbers_lose(bad: float) -> None:
         assert World(plain_is_bad, mask=5.0).stage(guard).form.metric == "fisher"
     chosen = World(lambda form, ridge, step: bad, mask=5.0).stage(guard)
     assert (chosen.step, chosen.choice.held_out_loss) == (0.0, 5.0)
+    assert {trial.to_dict()["loss"] for trial in chosen.trials} == {None, 5.0}
     for ridge in (None, 0.1):
         with pytest.raises(ChitaError, match=f"held-out loss is {bad} for every candidate"):
             World(lambda form, ridge, step: bad, mask=bad).stage(Guard(FORMS, ridge=ridge))

@@ -38,7 +38,8 @@ def test_the_dict_survives_json(method: str) -> None:
     assert (found["weights"], found["nonzeros"], found["seed"]) == (72, 7, 5)
     assert found["sparsity"] == pytest.approx(1 - 7 / 72)
     assert found["objective"] == result.objective
-    assert (found["objective"] is None) == (method == "magnitude")
+    part = found["stages"][-1]["step"] < 1  # of the way, which has no objective
+    assert (found["objective"] is None) == (method == "magnitude" or part)
     assert set(found["seconds"]) == {"gradients", "solve", "guard", "total"}
     assert found["peak_memory_bytes"] > 10 << 20
     assert [row["name"] for row in found["layers"]] == ["0.weight", "2.weight"]

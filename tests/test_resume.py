@@ -18,7 +18,7 @@ from chita import ChitaError, PruneResult
 from chita.resume import StageFile
 from chita.weights import Weights
 
-from .pruning import Again, Watch, cut, points, prune_quietly, same, snapshot, tiny
+from .pruning import STAGED, Again, Watch, cut, points, prune_quietly, same, snapshot, tiny
 
 STAGES = 5
 
@@ -109,21 +109,36 @@ def test_again_and_again(tmp_path: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
+def test_auto_wherever_it_is_interrupted(tmp_path: Path) -> None:
+    """While it gathers the dense means, in any stage, and while it repairs."""
+
+    def batches() -> Any:
+        return cut(points(41), 7)
+
+    keywords = {"method": "auto", "ridge": "auto", "samples": 12, "seed": 3}
+    count, seen = passes(batches(), **keywords), set()
+    for moment in [*range(0, count, count // 6), count - 2]:
+        seen.update(check_resumes(tmp_path / str(moment), batches, moments=[moment], **keywords))
+    assert len(seen) >= 4 and {None, (STAGES, STAGES)} <= seen
+
+
 def shuffled_loader() -> Any:
     inputs, targets = points(41)
     generator = torch.Generator().manual_seed(2)
     return DataLoader(TensorDataset(inputs, targets), 4, shuffle=True, generator=generator)
 
 
+@pytest.mark.parametrize("method", STAGED)
 @pytest.mark.parametrize("batches", [lambda: Again(cut(points(41), 7)), shuffled_loader])
-def test_data_of_other_kinds(batches: Any, tmp_path: Path) -> None:
+def test_data_of_other_kinds(batches: Any, method: str, tmp_path: Path) -> None:
     """Also such as draw a new order for each pass, from a seed."""
-    moment = int(0.7 * passes(batches(), ridge="auto", samples=12))
-    (found,) = check_resumes(tmp_path, batches, moments=[moment], ridge="auto", samples=12)
+    keywords = {"ridge": "auto", "samples": 12, "method": method}
+    moment = int(0.7 * passes(batches(), **keywords))
+    (found,) = check_resumes(tmp_path, batches, moments=[moment], **keywords)
     assert found and 1 < found[0] < STAGES
 
 
-@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "l-obs", "cbs", "m-fac"])
+@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "l-obs", "cbs", "m-fac", "auto"])
 def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped while weights are written."""
     batches, truth, model = cut(points(24), 7), tiny(), tiny()

@@ -73,10 +73,12 @@ class Trial:
     form: Form
     ridge: float
     step: float
-    loss: float | None
+    loss: float
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": self.loss}
+        """Ready for JSON, which knows no loss that is not finite."""
+        loss = self.loss if math.isfinite(self.loss) else None
+        return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": loss}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Guarded:
         what = f"{self.form}, lambda = {self.choice.ridge:.2g}"
         if self.step < 1:
             what += ", mask alone" if self.step == 0 else f", {self.step:.0%} of the displacement"
-        masks = [trial.loss for trial in self.trials if trial.step == 0 and trial.loss is not None]
+        masks = [trial.loss for trial in self.trials if trial.step == 0]
         alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
         loss = self.choice.held_out_loss
         return f"{what}: held-out loss {loss:.4g}, the least of {len(self.trials)}{alone}"
@@ -244,8 +246,9 @@ def _best_step(
     """The best of the choice and the points, and its share of the way."""
     best, share = choice, 1.0
     for step, solution in points:
-        found = Choice(solution, choice.ridge, held_out_loss(solution.w))
-        trials.append(Trial(form, choice.ridge, step, found.held_out_loss))
+        loss = held_out_loss(solution.w)
+        trials.append(Trial(form, choice.ridge, step, loss))
+        found = Choice(solution, choice.ridge, loss)
         if found.rank < best.rank:
             best, share = found, step
     return best, share

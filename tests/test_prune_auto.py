@@ -1,0 +1,242 @@
+"""method="auto" from end to end: what it chooses, what it says of it, the floor and the repair."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import chita
+from chita import ChitaError, PruneResult
+from chita.bench.any_specimens import MLPNET_PAIRS
+from chita.bench.rescale import rescale
+from chita.evaluate import accuracy
+from chita.floor import CEILING
+from chita.stage_path import CLOSE
+
+from .pruning import Again, cut, digits, mlpnet, points, snapshot, tiny, unseen_digits
+
+Data = tuple[Tensor, Tensor]
+
+
+def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
+    return chita.prune(model, batches, **{"stages": 5, "progress": False, **keywords})
+
+
+def loss_of(model: nn.Module, data: Data) -> float:
+    with torch.no_grad():
+        return functional.cross_entropy(model.eval()(data[0]), data[1]).item()
+
+
+def accuracy_of(model: nn.Module, data: Data) -> float:
+    with torch.no_grad():
+        return 100 * (model.eval()(data[0]).argmax(1) == data[1]).double().mean().item()
+
+
+def test_it_is_the_default() -> None:
+    one, other = tiny(), tiny()
+    result = prune(one, cut(points(40), 8), sparsity=0.8)
+    prune(other, cut(points(40), 8), sparsity=0.8, method="auto")
+    assert result.config.method == "auto"
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_every_stage_says_what_was_chosen_and_why() -> None:
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8)
+    found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert [row["sparsity"] for row in found["stages"]] == [row.sparsity for row in result.stages]
+    assert len(result.stages) == 5
+    for row in found["stages"]:
+        losses = [trial["loss"] for trial in row["candidates"]]
+        chosen = row["candidates"][losses.index(min(losses))]
+        assert row["held_out_loss"] == chosen["loss"]
+        form = ("metric", "block_size", "first_order", "ridge", "step")
+        assert [row[name] for name in form] == [chosen[name] for name in form]
+        masks = [trial["loss"] for trial in row["candidates"] if trial["step"] == 0]
+        assert masks and row["held_out_loss"] <= min(masks)  # never worse than the mask alone
+        assert f"{row['metric']} metric" in row["why"]
+        assert f"the least of {len(losses)}; the mask alone has" in row["why"]
+        assert row["accepted"] and row["accuracy"] is None
+
+
+def test_the_guards_time_is_counted() -> None:
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8)
+    seconds = result.seconds
+    assert all(row.guard_seconds > 0 and row.solve_seconds > 0 for row in result.stages)
+    assert seconds.guard == pytest.approx(sum(row.guard_seconds for row in result.stages))
+    assert seconds.gradients + seconds.solve + seconds.guard <= seconds.total
+
+
+def test_the_held_out_loss_is_true() -> None:
+    """Of 40 samples the first eight are held out; what the repair gains comes on top."""
+    x, t = points(40)
+    model = tiny()
+    result = prune(model, Again([(x, t)]), sparsity=0.8)
+    expected = result.stages[-1].held_out_loss
+    for row in result.repairs:
+        assert row.loss_before == pytest.approx(expected)
+        assert row.kept == (row.loss_after < row.loss_before)
+        expected = row.loss_after if row.kept else row.loss_before
+    assert loss_of(model, (x[:8], t[:8])) == pytest.approx(expected)
+
+
+def test_a_given_form_is_kept_to() -> None:
+    fixed: dict[str, Any] = {"metric": "lamp", "first_order": False, "block_size": 20, "ridge": 0.1}
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, **fixed)
+    for row in result.stages:
+        assert {name: getattr(row, name) for name in fixed} == fixed
+        assert len(row.candidates) == 3  # the whole way, half of it, none
+
+
+def test_a_schedule_that_is_asked_for_is_kept() -> None:
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, schedule="linear", start=0.4)
+    assert [row.sparsity for row in result.stages] == pytest.approx([0.4, 0.5, 0.6, 0.7, 0.8])
+
+
+@pytest.fixture(scope="module")
+def pruned_digits() -> dict[str, float]:
+    """The accuracy of MLPNet and of its rescaled copy, pruned by two methods."""
+    found = {}
+    for name in ("auto", "chita++"):
+        for pairs in ((), MLPNET_PAIRS):
+            model = mlpnet()
+            rescale(model, pairs)
+            keywords: dict[str, Any] = {"samples": 400, "batch": 6, "stages": 10}
+            prune(model, digits(3000), sparsity=0.95, method=name, **keywords)
+            found[f"{name}{' rescaled' if pairs else ''}"] = accuracy(model, unseen_digits())
+    return found
+
+
+def test_a_rescaled_network_loses_at_most_a_point(pruned_digits: dict[str, float]) -> None:
+    assert pruned_digits["auto rescaled"] > pruned_digits["auto"] - 1
+    assert pruned_digits["chita++ rescaled"] < pruned_digits["chita++"] - 5  # which trusts sizes
+
+
+def test_it_is_no_worse_than_chita_plus_plus(pruned_digits: dict[str, float]) -> None:
+    assert pruned_digits["auto"] > pruned_digits["chita++"] - 0.5
+
+
+def test_without_labels() -> None:
+    """The images alone are as good as with their labels, and much better than magnitude."""
+    found = {}
+    for name in ("distill", "labels", "magnitude"):
+        model, data = mlpnet(), digits(1000)
+        batches: Any = [images for images, _ in data] if name == "distill" else data
+        loss = "distill" if name == "distill" else None
+        method = "magnitude" if name == "magnitude" else "auto"
+        prune(model, batches, sparsity=0.95, loss=loss, method=method, samples=200, stages=6)
+        found[name] = accuracy(model, unseen_digits())
+    assert found["distill"] > found["labels"] - 2
+    assert found["distill"] > found["magnitude"] + 5
+
+
+HELD = 150  # of 600 digits, with 100 rows of four
+
+
+def first_digits() -> tuple[Again, Data]:
+    """Digits in their order, and those of them that are held out."""
+    pairs = digits(600)
+    x, t = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    return Again(pairs), (x[:HELD], t[:HELD])
+
+
+def check_search(result: PruneResult, stages: int) -> None:
+    """Accepted stages rise, refused ones fall, and they meet or the stages are spent."""
+    accepted = [row.sparsity for row in result.stages if row.accepted]
+    refused = [row.sparsity for row in result.stages if not row.accepted]
+    assert accepted and refused and accepted == sorted(accepted)
+    assert accepted[-1] < min(refused) <= CEILING
+    spent = len(result.stages) == stages
+    assert spent or min(refused) - accepted[-1] <= CLOSE * (1 - min(refused))
+    assert result.sparsity == pytest.approx(accepted[-1], abs=1e-3)
+    assert result.last is not None and result.last.sparsity == accepted[-1]
+
+
+@pytest.mark.parametrize("most", [0.02, 0.3])
+def test_the_sparsest_network_within_a_loss(most: float) -> None:
+    batches, held = first_digits()
+    model = mlpnet()
+    dense = loss_of(model, held)
+    keywords: dict[str, Any] = {"samples": 100, "batch": 4, "stages": 12}
+    result = prune(model, batches, max_loss_increase=most, **keywords)
+    assert loss_of(model, held) <= dense + most
+    check_search(result, 12)
+    assert 0.5 < result.sparsity < CEILING
+    over = [row.held_out_loss for row in result.stages if not row.accepted]
+    assert all(loss is not None and loss > dense + most for loss in over)
+
+
+def test_the_sparsest_network_of_an_accuracy() -> None:
+    batches, held = first_digits()
+    model = mlpnet()
+    keywords: dict[str, Any] = {"samples": 100, "batch": 4, "stages": 12}
+    result = prune(model, batches, min_accuracy=90, **keywords)
+    check_search(result, 12)
+    for row in result.stages:
+        assert row.accuracy is not None and row.accepted == (row.accuracy >= 90)
+    if not any(row.kept for row in result.repairs):
+        assert accuracy_of(model, held) >= 90
+
+
+def test_a_floor_that_nothing_keeps_leaves_the_network_dense() -> None:
+    model, (x, t) = tiny(), points(40)
+    t = model(x).argmax(1)  # all are right: 100 % cannot be surpassed
+    before = snapshot(model)
+    result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
+    assert not any(row.accepted for row in result.stages)
+    assert result.last is None and result.objective is None
+    assert result.sparsity == 0 and all(bool(mask.all()) for mask in result.masks.values())
+    assert torch.equal(snapshot(model)["0.weight"], before["0.weight"])
+    assert json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_finished_search_makes_way(tmp_path: Any) -> None:
+    """It may end before all stages are used, and is no interrupted run then."""
+    keywords: dict[str, Any] = {"max_loss_increase": 0.01, "stages": 30, "checkpoints": tmp_path}
+    first = prune(tiny(), cut(points(40), 8), **keywords)
+    assert len(first.stages) < 30
+    again = prune(tiny(), cut(points(40), 8), resume=True, **keywords)
+    assert again.stages == first.stages
+    assert prune(tiny(), cut(points(40), 8), seed=1, **keywords).stages != first.stages
+
+
+def test_a_floor_needs_auto_and_classes() -> None:
+    data = cut(points(40), 8)
+    with pytest.raises(ChitaError, match=r"sparsity must be .* got None; it may be left out where"):
+        chita.prune(tiny(), data)
+    for name in ("max_loss_increase", "min_accuracy"):
+        with pytest.raises(ChitaError, match=f"{name} is for method='auto', got method='obd'"):
+            prune(tiny(), data, method="obd", **{name: 0.1})
+        with pytest.raises(ChitaError, match=f"{name} must be a finite number of at least 0"):
+            prune(tiny(), data, **{name: -1})
+    with pytest.raises(ChitaError, match="targets that are classes; distill has none"):
+        prune(tiny(), data, loss="distill", min_accuracy=50.0)
+
+
+def batch_normed(stale: bool) -> nn.Sequential:
+    """With the statistics of its data, or with others."""
+    first, _, last = tiny()
+    norm = nn.BatchNorm1d(8)
+    with torch.no_grad():
+        hidden = nn.Sequential(first)(points(200)[0])
+        norm.running_mean = hidden.mean(0) + 5.0 * stale
+        norm.running_var = hidden.var(0)
+    return nn.Sequential(first, norm, nn.ReLU(), last).double()
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_batch_norm_is_repaired_where_that_helps(stale: bool) -> None:
+    """The classes are those that the network with the right statistics finds."""
+    x, _ = points(200)
+    with torch.no_grad():
+        t = batch_normed(False).eval()(x).argmax(1)
+    model = batch_normed(stale)
+    before = snapshot(model)
+    result = prune(model, Again([(x, t)]), sparsity=0.5)
+    row = next(row for row in result.repairs if row.repair == "batch norm")
+    moved = not torch.equal(snapshot(model)["1.running_mean"], before["1.running_mean"])
+    assert row.kept == moved == (row.loss_after < row.loss_before) == stale
