@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches
 from chita.errors import ChitaError
+from chita.outputs import run_model
 
 Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
@@ -45,7 +46,7 @@ class Batch:
         if isinstance(self.content, dict):
             return model(**self.content)
         arguments, _ = self.content
-        return model(*arguments)
+        return run_model(model, arguments)
 
     @property
     def inputs(self) -> tuple[Any, ...] | dict[str, Any]:
