@@ -38,6 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--pictures", type=int, default=1000, help="to calibrate with")
     parser.add_argument("--tests", type=int, default=1000, help="pictures to test with")
     parser.add_argument("--batch", type=int, default=16, help="pictures in a row of A")
+    parser.add_argument("--include", help="glob of the parameters to prune; all layers by default")
     parser.add_argument("--stages", type=int, help="the method's own number by default")
     given = parser.parse_args(arguments)
 
@@ -57,7 +58,14 @@ def main(arguments: list[str] | None = None) -> None:
         ("chita.prune", {"batch": given.batch, "stages": given.stages}),
     ):
         model = copy.deepcopy(dense)
-        result = chita.prune(model, pictures, sparsity=given.sparsity, loss="distill", **keywords)
+        result = chita.prune(
+            model,
+            pictures,
+            sparsity=given.sparsity,
+            loss="distill",
+            include=given.include,
+            **keywords,
+        )
         says = predictions(model, tests)
         table.add_row(name, f"{result.sparsity:.0%}", _share(says, said), _share(says, right))
     Console().print(table)

@@ -63,6 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sentences", type=int, default=2000, help="to calibrate with")
     parser.add_argument("--tests", type=int, default=500, help="sentences to test with")
     parser.add_argument("--batch", type=int, default=16, help="sentences in a row of A")
+    parser.add_argument("--include", help="glob of the parameters to prune; all layers by default")
     parser.add_argument("--stages", type=int, help="the method's own number by default")
     given = parser.parse_args(arguments)
 
@@ -82,7 +83,12 @@ def main(arguments: list[str] | None = None) -> None:
     ):
         model = copy.deepcopy(dense)
         result = chita.prune(
-            model, calibration, sparsity=given.sparsity, loss="distill-mse", **keywords
+            model,
+            calibration,
+            sparsity=given.sparsity,
+            loss="distill-mse",
+            include=given.include,
+            **keywords,
         )
         now = embeddings(model, tests)
         same = (nearest(now) == nearest(was)).double().mean()

@@ -50,7 +50,7 @@ def test_the_plan_follows_schedule_and_method() -> None:
 def test_blocks_that_talk_need_blocks_and_a_method_of_the_papers_own(
     keywords: dict[str, Any],
 ) -> None:
-    with pytest.raises(ChitaError, match="block_sweeps=1 needs a block_size .* chita-bso"):
+    with pytest.raises(ChitaError, match=r"block_sweeps=1 needs a block_size .* chita-bso"):
         PruneConfig(sparsity=0.5, block_sweeps=1, **keywords)
     assert PruneConfig(sparsity=0.5, block_size=10, block_sweeps=1).block_sweeps == 1
 

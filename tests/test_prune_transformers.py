@@ -65,8 +65,8 @@ def inputs_of(kind: str, samples: int = 20) -> dict[str, Tensor]:
 
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
-    defaults = {"sparsity": 0.5, "stages": 2, "batch": 2, "ridge": 0.01, "progress": False}
-    return chita.prune(model, batches, **{"method": "chita++", **defaults, **keywords})
+    defaults = {"sparsity": 0.5, "stages": 2, "batch": 2, "ridge": 0.01, "method": "chita++"}
+    return chita.prune(model, batches, progress=False, **{**defaults, **keywords})
 
 
 def by_hand(values: list[Tensor], weights: Weights) -> Tensor:
@@ -81,19 +81,19 @@ def test_rows_without_labels(kind: str) -> None:
     """Tokens of a sample add up, padding has no part, dropout is off: as plain autograd says."""
     model, inputs = build(kind), inputs_of(kind)
     weights = Weights(model)
-    stream, loss = distilled(model, [inputs], "distill", 0)
+    stream, dense = distilled(model, [inputs], "distill", 0)
     with Messages() as messages:
-        found = gradient_matrix(model, weights, stream, rows=10, batch=2, loss=loss)
+        found = gradient_matrix(model, weights, stream, rows=10, batch=2, loss=dense.row)
     assert bool(messages.texts) == (kind == "t5")  # row by row: its position bias has no samples
     assert model.training
     assert found.loss == pytest.approx(0, abs=1e-12)
-    stream, loss = distilled(model, [inputs], "distill", 0)
+    stream, dense = distilled(model, [inputs], "distill", 0)
     model.eval()
     values = []
     for batch in stream.take(20, 2):
         assert isinstance(batch.content, tuple)
         ((keywords,), targets) = batch.content
-        values.append(loss(model(**keywords), targets))
+        values.append(dense.row(model(**keywords), targets))
     torch.testing.assert_close(found.matrix.whole(), by_hand(values, weights))
 
 
@@ -129,7 +129,9 @@ def test_a_data_loader_of_dicts_and_a_model_that_still_generates() -> None:
     inputs = inputs_of("gpt2")
     samples = [{name: x[i] for name, x in inputs.items()} for i in range(20)]
     model = build("gpt2")
-    result = prune(model, DataLoader(samples, batch_size=5), loss="distill", ridge="auto")
+    result = prune(
+        model, DataLoader(samples, batch_size=5), loss="distill", ridge="auto", method="auto"
+    )
     first = "transformer.h.0.attn.c_attn.weight"
     assert result.masks[first].shape == (16, 48)  # (inputs, outputs), as Conv1D has it
     assert (result.weights, result.nonzeros) == (2 * 12 * 16 * 16, 12 * 16 * 16)

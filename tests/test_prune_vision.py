@@ -99,12 +99,12 @@ def test_rows_are_right(name: str) -> None:
 def test_pruned_without_labels_they_say_nearly_the_same(name: str) -> None:
     build, _ = NETWORKS[name]
     model, by_size = seeded(build), seeded(build)
-    x = numbers(60, 3, 8, 8)
-    keywords: dict[str, Any] = {"sparsity": 0.5, "stages": 4, "progress": False}
+    x = numbers(400, 3, 8, 8)
+    keywords: dict[str, Any] = {"sparsity": 0.5, "batch": 2, "stages": 4, "progress": False}
     result = chita.prune(model, list(x.split(10)), loss="distill-mse", **keywords)
     chita.prune(by_size, [], method="magnitude", **keywords)
     assert result.nonzeros == result.weights // 2
     dense, unseen = seeded(build).eval(), numbers(200, 3, 8, 8, seed=1)
     with torch.no_grad():
         far, near = ((m.eval()(unseen) - dense(unseen)).square().sum() for m in (by_size, model))
-    assert near < 0.5 * far
+    assert near < 0.7 * far

@@ -1,15 +1,25 @@
 """loss="distill": calibration against the dense network's own outputs, without labels.
 
 The target of a sample is the dense network's answer f0, and what pruning must keep small is the
-divergence from it. But the divergence cannot make A: at the dense weights its gradient is zero,
-sample by sample. So the loss has the divergence for its value and, for its gradient, that of the
-log-likelihood of a target drawn from what the dense network says:
+divergence of the answer f from it:
 
-    classes:   value KL(p0 || p),      gradient of -log p(y),        y ~ p0
-    features:  value |f - f0|^2 / s,   gradient of |f - t|^2 / s,    t ~ N(f0, s/2)
+    classes:   KL(p0 || p)
+    features:  |f - f0|^2 / s,   s the mean of |f0|^2
 
-In the mean over the draws the gradients agree, and at the dense weights the second moment of the
-drawn one is the Hessian of the value. It is the true Fisher, where labels give the empirical one.
+Its gradient is zero at the dense weights, sample by sample, and makes no A. So each row looks at it
+in a random direction. A mini-batch gives a row a of A and an entry of c (see `l0/problem.py`), both
+divided by the root of its places:
+
+    classes:   a = sum of grad -log p_y,     y drawn from p0
+               c = |p - p0|^2 / (|p - p0|^2 + 1 - |p0|^2), each of them a sum over the places
+    features:  a = sum of nu . grad f,       nu drawn from N(0, 2 / s)
+               c = sum of nu . (f - f0)
+
+At the dense weights the mean of a a^T is the Hessian of the divergence, the true Fisher, and c = 0.
+With c = 1, as labels have it, the first-order term of classes would be right in the mean. But near
+the dense weights it would be nothing but the noise of the draws, and few samples let a solver fit
+that; c is the share that is signal. With features, c a is right in the mean and small where f - f0
+is. `docs/unlabelled.md` has the measurements.
 """
 
 from __future__ import annotations
@@ -25,7 +35,6 @@ from torch import Tensor, nn
 
 from chita.batches import Batch, SampleStream, map_tensors, sample_count, tensors_of
 from chita.errors import ChitaError
-from chita.gradients.losses import Loss
 from chita.modes import device_of
 from chita.outputs import answer_of, features_of, run_model
 
@@ -36,26 +45,25 @@ _MOST_IN_BATCH = 1 << 32  # sample numbers set apart for each given batch
 
 def distilled(
     model: nn.Module, batches: Iterable[Any], name: str, seed: int
-) -> tuple[SampleStream, Loss]:
-    """The inputs of `batches` with the dense network's answers for targets, and the loss for them.
+) -> tuple[SampleStream, Dense]:
+    """The inputs of `batches` with the dense network's answers for targets, and that network.
 
     Args:
         model: as it is before pruning; a frozen copy of it answers, as samples are read.
         batches: of inputs: a tensor, the first of a tuple or a list, or a dict of keywords.
         name: "distill" takes a tensor or logits for classes, anything else for features;
             "distill-mse" takes everything for features.
-        seed: of the targets drawn.
+        seed: of the random directions.
     """
     stream = _Inputs(batches, seed)
-    dense = _Dense(model, stream.look(), seed, squares=name == "distill-mse")
-    stream.dense = dense
-    return stream, dense.loss
+    stream.dense = Dense(model, stream.look(), seed, squares=name == "distill-mse")
+    return stream, stream.dense
 
 
 class _Inputs(SampleStream):
     """A stream of inputs alone; what is taken from it has the answers of `dense` for targets."""
 
-    dense: _Dense
+    dense: Dense
 
     def look(self) -> Batch:
         """The first batch, without targets."""
@@ -83,8 +91,8 @@ class _Inputs(SampleStream):
             yield self.dense.label(piece)
 
 
-class _Dense:
-    """The network before pruning, which gives the samples their targets."""
+class Dense:
+    """The network before pruning: gives the samples their targets, and compares with them."""
 
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -97,29 +105,30 @@ class _Dense:
         logger.info("distilling: the model's answer is taken for %d %s", classes, what)
 
     def label(self, batch: Batch) -> Batch:
-        """The inputs of `batch` with the answers, and targets drawn from them."""
+        """The inputs of `batch` with the answers, and a random direction for each."""
         assert isinstance(batch.content, tuple)
         inputs, numbers = batch.content
         _, answer, counted = self._answer(batch)
-        drawn = self._drawn_features if self._squares else self._drawn_classes
-        targets = {"answer": answer, "drawn": drawn(answer, numbers), "counted": counted}
+        random = self._random(answer, numbers)
+        targets = {"answer": answer, "random": random, "counted": counted}
         home = map_tensors(lambda tensor: tensor.to(numbers.device), targets)
         return Batch((inputs, home), batch.size)
 
-    def loss(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
-        """The value of the divergence with the gradient of the drawn targets' likelihood."""
+    def divergence(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
+        """The mean divergence from the dense answers over the places that count."""
+        answer, dense, counted = answer_of(outputs), targets["answer"], targets["counted"]
         if self._squares:
-            answer = answer_of(outputs)
-            true, drawn = (
-                (answer - targets[which]).square().sum(-1) / self._scale
-                for which in ("answer", "drawn")
-            )
-        else:
-            log_p, log_p0 = (_log_softmax(f) for f in (answer_of(outputs), targets["answer"]))
-            true = (log_p0.exp() * (log_p0 - log_p)).sum(-1)
-            drawn = -log_p.gather(-1, targets["drawn"].unsqueeze(-1)).squeeze(-1)
-        value, likelihood = (_mean(each, targets["counted"]) for each in (true, drawn))
-        return value.detach() + (likelihood - likelihood.detach())
+            return _mean((answer - dense).square().sum(-1), counted) / self._scale
+        log_p, log_p0 = _log_softmax(answer), _log_softmax(dense)
+        return _mean((log_p0.exp() * (log_p0 - log_p)).sum(-1), counted)
+
+    def row(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
+        """A scalar whose gradient is a row of A, and whose value is the entry of c beside it."""
+        answer, counted = answer_of(outputs), targets["counted"]
+        row = _features_row if self._squares else _classes_row
+        scale = math.sqrt(2 / self._scale) if self._squares else 1.0
+        root = counted.sum().clamp_min(1).sqrt()
+        return scale * row(answer, targets["answer"], targets["random"], counted) / root
 
     @torch.no_grad()
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
@@ -140,30 +149,35 @@ class _Dense:
             return mask.to(answer)
         return torch.ones_like(answer[..., 0])
 
-    def _drawn_classes(self, answer: Tensor, numbers: Tensor) -> Tensor:
-        """A class at each place, by inverting the distribution function."""
-        below = _log_softmax(answer).exp().cumsum(-1)
-        uniform = self._random(torch.rand, answer.shape[1:-1], numbers).to(below)
-        drawn: Tensor = (below < uniform.unsqueeze(-1)).sum(-1)
-        return drawn.clamp_max(answer.shape[-1] - 1)
+    def _random(self, answer: Tensor, numbers: Tensor) -> Tensor:
+        """Normal numbers for all features, or an even one in [0, 1] for each place with classes.
 
-    def _drawn_features(self, answer: Tensor, numbers: Tensor) -> Tensor:
-        """Normal numbers around the answer."""
-        normal = self._random(torch.randn, answer.shape[1:], numbers).to(answer)
-        return answer + math.sqrt(self._scale / 2) * normal
-
-    def _random(self, draw: Any, shape: tuple[int, ...], numbers: Tensor) -> Tensor:
-        """(m, *shape), each sample's from a seed of its own.
-
-        However the samples are cut, shared by ranks or taken up again, they get the same.
+        Each sample has a seed of its own: however samples are cut, shared by ranks or taken up
+        again, they get the same.
         """
-        generator = torch.Generator()
-        return torch.stack(
-            [
-                draw(shape, generator=generator.manual_seed(_mixed(number + self._start)))
-                for number in numbers.tolist()
-            ]
-        )
+        draw = torch.randn if self._squares else torch.rand
+        shape = answer.shape[1:] if self._squares else answer.shape[1:-1]
+        generator, drawn = torch.Generator(), []
+        for number in numbers.tolist():
+            generator.manual_seed(_mixed(number + self._start))
+            drawn.append(draw(shape, generator=generator))
+        return torch.stack(drawn).to(answer)
+
+
+def _features_row(answer: Tensor, dense: Tensor, nu: Tensor, counted: Tensor) -> Tensor:
+    """The sum of nu . (f - f0): both the value and what the gradient is taken of."""
+    return ((nu * (answer - dense)).sum(-1) * counted).sum()
+
+
+def _classes_row(answer: Tensor, dense: Tensor, uniform: Tensor, counted: Tensor) -> Tensor:
+    """The gradient of the sum of -log p_y, with the share of it that is no noise for a value."""
+    log_p, p0 = _log_softmax(answer), _log_softmax(dense).exp()
+    y = (p0.cumsum(-1) < uniform.unsqueeze(-1)).sum(-1, keepdim=True).clamp_max(p0.shape[-1] - 1)
+    drawn = (-log_p.gather(-1, y).squeeze(-1) * counted).sum()
+    signal = ((log_p.detach().exp() - p0).square().sum(-1) * counted).sum()
+    noise = ((1 - p0.square().sum(-1)) * counted).sum()
+    share = signal / (signal + noise).clamp_min(torch.finfo(signal.dtype).tiny)
+    return share + (drawn - drawn.detach())
 
 
 def _mixed(number: int) -> int:

@@ -41,7 +41,7 @@ class Posed:
         division: of the columns.
         algorithm: that solves it.
         options: how it runs.
-        batch: m, the samples in a row of A.
+        alpha: the scale of the first-order term, or c itself, (n,).
     """
 
     matrix: GradientMatrix
@@ -52,7 +52,7 @@ class Posed:
     division: Division
     algorithm: Algorithm
     options: Options
-    batch: int
+    alpha: float | Tensor
     _measured: dict[str, Measured] = field(default_factory=dict)
 
     def solve(self, form: Form, ridge: float) -> Solution:
@@ -62,7 +62,7 @@ class Posed:
             measured.matrix,
             measured.w0,
             lam=ridge,
-            alpha=1 / self.batch if form.first_order else 0.0,
+            alpha=self.alpha if form.first_order else 0.0,
             constraint=self.constraint,
         )
         part = solve_problem(

@@ -63,6 +63,7 @@ class Run:
     ) -> None:
         self.began = time.perf_counter()
         self.model, self.loss, self.config = model, loss, config
+        self.row_loss = loss  # what the rows of A are gradients of
         self.method = config.resolve_method()
         check_model(model)
         self.weights = choose_weights(model, config)
@@ -76,8 +77,10 @@ class Run:
         if self.method.curvature != "none":
             self.stream = SampleStream(batches, seed=config.seed)
             if config.loss is not None:
-                self.stream, self.loss = distilled(model, batches, config.loss, config.seed)
+                self.stream, dense = distilled(model, batches, config.loss, config.seed)
+                self.loss, self.row_loss = dense.divergence, dense.row
             self.calibration = divide_samples(self.stream, config)
+        self.alpha: float | Tensor = 1 / self.calibration.batch
         self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
         self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
@@ -301,10 +304,10 @@ class Run:
         if self.method.curvature == "none":
             dtype = torch.promote_types(w0.dtype, torch.float32)
             return HeldMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
-        batch, loss = self.calibration.batch, self.loss
+        batch = self.calibration.batch
         if self.method.curvature == "inputs":
             seen = layer_inputs(
-                self.model, self.weights, self.stream, samples=self.samples * batch, loss=loss
+                self.model, self.weights, self.stream, samples=self.samples * batch, loss=self.loss
             )
             return LayerInputs(seen.moments, w0), seen.loss
         ranks, rows = self.division.ranks, self.division.rows(self.samples)
@@ -315,12 +318,15 @@ class Run:
             self.stream,
             rows=rows[ranks.rank],
             batch=batch,
-            loss=loss,
+            loss=self.row_loss,
             store=self.store,
         )
         self.stream.skip(sum(rows[ranks.rank + 1 :]) * batch)
-        total = ranks.sum(torch.tensor(found.loss * rows[ranks.rank], dtype=torch.float64))
-        return found.matrix, float(total) / self.samples
+        losses = ranks.gather(found.losses)
+        if self.config.loss is None:
+            return found.matrix, float(losses.double().mean())
+        self.alpha = losses  # c, which the rows of a distilled network bring with them
+        return found.matrix, None
 
     def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Guarded:
         """What the stage does: the solution of the best candidate, or of the only one."""
@@ -342,7 +348,7 @@ class Run:
             division=self.division,
             algorithm=self.method.algorithm,
             options=options,
-            batch=self.calibration.batch,
+            alpha=self.alpha,
         )
         if self.held_out.batches:
             held_out = self.held_out

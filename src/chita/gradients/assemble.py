@@ -30,10 +30,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Gradients:
-    """A, and the mean loss over its rows at the weights it was taken at."""
+    """A, and the losses of its rows, (n,), at the weights it was taken at."""
 
     matrix: GradientMatrix
-    loss: float
+    losses: Tensor
+
+    @property
+    def loss(self) -> float:
+        """The mean over the rows."""
+        return float(self.losses.mean())
 
 
 def gradient_matrix(
@@ -91,7 +96,7 @@ def gradient_matrix(
             filler.row_by_row(first)
             filler.fill(rest)
 
-    return Gradients(target.matrix(again), float(filler.losses.mean()))
+    return Gradients(target.matrix(again), filler.losses)
 
 
 def _first_row(

@@ -69,11 +69,11 @@ class Problem:
         w0: Tensor,
         *,
         lam: float,
-        alpha: float,
+        alpha: float | Tensor,
         constraint: Constraint = ANY_SUPPORT,
     ) -> Problem:
-        """Problem (main-problem) with ridge lambda and first-order term alpha."""
-        offset = w0.new_full((matrix.n,), alpha)
+        """Problem (main-problem) with ridge lambda and c = alpha e, or c = alpha of shape (n,)."""
+        offset = w0.new_ones(matrix.n) * alpha
         return cls(matrix, w0, matrix.n * lam, offset, constraint=constraint)
 
     @property
