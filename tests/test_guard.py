@@ -18,9 +18,9 @@ from chita import ChitaError, Solution
 from chita.guard import STEPS, Form, Forms, Guard, Guarded
 
 METRICS, BLOCKS, TERMS = ("plain", "fisher", "lamp"), (None, 2000), (True, False)
-FORMS = Forms(METRICS, BLOCKS, TERMS)
+FORMS = Forms(METRICS, [(size, 0) for size in BLOCKS], TERMS)
 ALL = [Form(*parts) for parts in product(METRICS, BLOCKS, TERMS)]
-ONE = Forms(("plain",), (None,), (True,))
+ONE = Forms(("plain",), ((None, 0),), (True,))
 FIRST = ALL[0]
 
 Loss = Callable[[Form, float, float], float]  # form, lambda, step -> the held-out loss

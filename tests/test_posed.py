@@ -37,7 +37,7 @@ def posed(solver: str = "bso", dtype: torch.dtype = torch.float64) -> Posed:
         division=Division(ALONE, Layout(SHAPE.layers)),
         algorithm=ALGORITHMS[solver],
         options=Options(iterations=6),
-        batch=BATCH,
+        alpha=1 / BATCH,
     )
 
 

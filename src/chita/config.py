@@ -198,9 +198,10 @@ class PruneConfig:
             p: the weights.
         """
         metric = self.metric or (AUTO if self.guarded else "plain")
-        blocks: tuple[int | None, ...] = (self.block_size,)
+        blocks: tuple[tuple[int | None, int], ...] = ((self.block_size, self.block_sweeps),)
         if self.guarded and self.block_size is None and p >= BLOCKS_FROM:
-            blocks = (BLOCK,) if p > WHOLE_AT_MOST * n else (None, BLOCK)
+            whole = () if p > WHOLE_AT_MOST * n else ((None, 0),)
+            blocks = (*whole, (BLOCK, 0), (BLOCK, 1))
         first_order: tuple[bool, ...] = (self.first_order is not False,)
         if self.guarded and self.first_order is None:
             first_order = (True, False)

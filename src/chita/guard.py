@@ -29,35 +29,50 @@ class Form:
         metric: in METRICS.
         block_size: of blocks; None for one problem over all columns.
         first_order: whether it has the first-order term.
+        block_sweeps: rounds that blocks take turns; 0 for blocks apart.
     """
 
     metric: str
     block_size: int | None
     first_order: bool
+    block_sweeps: int = 0
 
     def __str__(self) -> str:
         blocks = "no blocks" if self.block_size is None else f"blocks of {self.block_size}"
+        if self.block_sweeps:
+            blocks += " that talk"
         term = "with" if self.first_order else "without"
         return f"{self.metric} metric, {blocks}, {term} the first-order term"
 
 
 @dataclass(frozen=True)
 class Forms:
-    """The forms to choose from: every combination of these, the first of each at the start."""
+    """The forms to choose from: every combination of these, the first of each at the start.
+
+    Attributes:
+        metrics: in METRICS.
+        blocks: sizes of blocks, and their sweeps.
+        first_order: with or without the term.
+    """
 
     metrics: Sequence[str]
-    block_sizes: Sequence[int | None]
+    blocks: Sequence[tuple[int | None, int]]
     first_order: Sequence[bool]
 
     @property
     def first(self) -> Form:
-        return Form(self.metrics[0], self.block_sizes[0], self.first_order[0])
+        size, sweeps = self.blocks[0]
+        return Form(self.metrics[0], size, self.first_order[0], sweeps)
 
     def kinds_beside(self, form: Form) -> list[list[Form]]:
         """Those that differ in the metric alone, in blocks alone, in the first-order term alone."""
         return [
             [replace(form, metric=m) for m in self.metrics if m != form.metric],
-            [replace(form, block_size=b) for b in self.block_sizes if b != form.block_size],
+            [
+                replace(form, block_size=size, block_sweeps=sweeps)
+                for size, sweeps in self.blocks
+                if (size, sweeps) != (form.block_size, form.block_sweeps)
+            ],
             [replace(form, first_order=f) for f in self.first_order if f != form.first_order],
         ]
 

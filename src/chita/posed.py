@@ -65,8 +65,9 @@ class Posed:
             alpha=self.alpha if form.first_order else 0.0,
             constraint=self.constraint,
         )
+        options = replace(self.options, block_sweeps=form.block_sweeps)
         part = solve_problem(
-            problem, self.k, self.algorithm, options=self.options, layout=self._layout(form)
+            problem, self.k, self.algorithm, options=options, layout=self._layout(form)
         )
         if measured.scale is not None:
             part = replace(part, w=part.w / measured.scale)

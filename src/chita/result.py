@@ -57,6 +57,7 @@ class StageRow:
     accepted: bool = True
     metric: str = "plain"
     block_size: int | None = None
+    block_sweeps: int = 0
     first_order: bool = True
     step: float = 1.0
     accuracy: float | None = None

@@ -90,7 +90,8 @@ class Run:
         layout = Layout(sizes, forms.first.block_size, self.supports.units)
         self.division = Division(self._sharers(), layout)
         if self.division.ranks.size > 1:  # the columns are divided so that no block is cut
-            forms = replace(forms, block_sizes=forms.block_sizes[:1])
+            size = forms.first.block_size
+            forms = replace(forms, blocks=[pair for pair in forms.blocks if pair[0] == size])
         self.held_out.ranks = self.division.ranks
         given = None if config.ridge == "auto" else config.ridge
         self.guard = Guard(forms, ridge=given, steps=STEPS if config.guarded else ())
@@ -334,7 +335,6 @@ class Run:
         options = replace(
             self.method.options,
             continuation=config.continuation,
-            block_sweeps=config.block_sweeps,
             seed=int(config.seed),
         )
         if config.iterations is not None:
