@@ -235,3 +235,11 @@ def test_layers_share_the_zeros_as_they_are_told() -> None:
     assert limited[2] == 200 and limited[1] <= 200
     with pytest.raises(ChitaError, match="not both"):
         layers("--allocation", "erk", "--layer", "fc2*=0.5")
+
+
+def test_pruning_without_labels() -> None:
+    record = prune("--loss", "distill", "--method", "chita-bso", "--samples", "100")
+    assert (record["loss"], record["nonzeros"]) == ("distill", 3235)
+    assert record["accuracy"] > 80
+    with pytest.raises(ChitaError, match="loss must be .* got 'labels'"):
+        prune("--loss", "labels")
