@@ -241,5 +241,5 @@ def test_pruning_without_labels() -> None:
     record = prune("--loss", "distill", "--method", "chita-bso", "--samples", "100")
     assert (record["loss"], record["nonzeros"]) == ("distill", 3235)
     assert record["accuracy"] > 80
-    with pytest.raises(ChitaError, match="loss must be .* got 'labels'"):
+    with pytest.raises(ChitaError, match=r"loss must be .* got 'labels'"):
         prune("--loss", "labels")

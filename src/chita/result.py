@@ -133,6 +133,7 @@ class PruneResult:
         """Everything but the tensors, ready for JSON."""
         return {
             "method": self.config.method,
+            "loss": self.config.loss,
             "sparsity": self.sparsity,
             "weights": self.weights,
             "nonzeros": self.nonzeros,
