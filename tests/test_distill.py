@@ -270,7 +270,15 @@ def test_errors() -> None:
     with pytest.raises(ChitaError, match=r"loss must be .*\['distill', 'distill-mse'\], got 'kl'"):
         prune_quietly(tiny(), [numbers(24, 6)], loss="kl")
     with pytest.raises(ChitaError, match=r"needs labels.* max_loss_increase"):
-        prune_quietly(tiny(), [numbers(60, 6)], loss="distill", ridge="auto", min_accuracy=50)
+        chita.prune(
+            tiny(),
+            [numbers(60, 6)],
+            sparsity=0.5,
+            loss="distill",
+            batch=2,
+            min_accuracy=50,
+            progress=False,
+        )
     with pytest.raises(ChitaError, match="batches hold no samples"):
         prune_quietly(tiny(), [], loss="distill")
     with pytest.raises(ChitaError, match=r"batch 0: .* takes a tensor, .* got a str"):
