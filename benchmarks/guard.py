@@ -1,0 +1,101 @@
+"""What the guard of method="auto" costs: the forward passes that choose, against the whole stage.
+
+MLPNet that ships with chita, on its digits; and ResNet20, where the folder of checkpoints has it,
+on random images with the classes that it finds in them: how long a pass takes does not depend on
+what is in the pictures. `solve` has the solutions of all candidates, `guard` their losses. The
+first stage looks at every kind of form and costs more than the later ones; with few stages its
+share is larger than in a run of 60.
+
+    python benchmarks/guard.py [--checkpoints DIR] [--device cuda] [--stages 8] [--samples 1000]
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from chita import data, prune, zoo
+from chita.bench.networks import CHECKPOINTS
+from chita.checkpoint import load_checkpoint
+from chita.modes import evaluating
+
+MOST = 0.5  # of a stage's time may go to the guard
+SPARSITY = 0.9
+BATCH = 16  # m, so that the rows wanted have the data they need
+IMAGES = 200  # at a time
+DATA = BATCH * 2  # samples for each row: enough to hold some out
+
+
+def main() -> None:
+    """Prune and print."""
+    parser = ArgumentParser(description="The guard's share of a stage.")
+    parser.add_argument("--checkpoints", type=Path, help="folder with ResNet20's trained weights")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--stages", type=int, default=8)
+    parser.add_argument("--samples", type=int, default=1000, help="n, the rows of A")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    heads = f"{'gradients':>10} {'solve':>8} {'guard':>8} {'guard/stage':>12}"
+    print(f"{'network':10} {'stage':>6} {heads}")
+    for name, model, batches in subjects(arguments.checkpoints, arguments.samples, device):
+        result = prune(
+            model,
+            batches,
+            sparsity=SPARSITY,
+            stages=arguments.stages,
+            samples=arguments.samples if name != "mlpnet" else None,
+            progress=False,
+        )
+        rows = [
+            (str(row.stage), row.gradient_seconds, row.solve_seconds, row.guard_seconds)
+            for row in result.stages
+        ]
+        total = result.seconds
+        for row in (*rows, ("all", total.gradients, total.solve, total.guard)):
+            print_row(name, *row)
+        share = total.guard / (total.gradients + total.solve + total.guard)
+        print(f"{name}: the guard is {'within' if share <= MOST else 'ABOVE'} half of the stages")
+
+
+def print_row(name: str, stage: str, gradients: float, solve: float, guard: float) -> None:
+    share = guard / (gradients + solve + guard)
+    print(f"{name:10} {stage:>6} {gradients:10.2f} {solve:8.2f} {guard:8.2f} {share:12.1%}")
+
+
+def subjects(
+    checkpoints: Path | None, rows: int, device: torch.device
+) -> Iterator[tuple[str, nn.Module, Any]]:
+    """Each network's name, its trained model and batches to calibrate on."""
+    mlpnet = zoo.get("mlpnet")
+    assert mlpnet.embedded is not None
+    digits = data.load(mlpnet.embedded.data).train
+    model = mlpnet.build().to(device)
+    load_checkpoint(model, mlpnet.embedded.checkpoint)
+    yield "mlpnet", model, data.Batches(digits, mlpnet.batch_size, device=device)
+    file = None if checkpoints is None else checkpoints / CHECKPOINTS["resnet20"]
+    if file is None or not file.is_file():
+        return
+    model = zoo.get("resnet20").build().to(device)
+    load_checkpoint(model, file)
+    yield "resnet20", model, random_images(model, rows * DATA, device)
+
+
+@torch.no_grad()
+def random_images(model: nn.Module, count: int, device: torch.device) -> Any:
+    """Pictures of the size of CIFAR's and the classes that the model finds in them."""
+    generator = torch.Generator().manual_seed(0)
+    batches = []
+    with evaluating(model):
+        for _ in range(count // IMAGES):
+            images = torch.randn(IMAGES, 3, 32, 32, generator=generator).to(device)
+            batches.append((images, model(images).argmax(1)))
+    return batches
+
+
+if __name__ == "__main__":
+    main()
