@@ -20,6 +20,7 @@ from tempfile import gettempdir
 
 import torch
 
+from chita import data
 from chita.batches import SampleStream
 from chita.bench.clock import timed
 from chita.bench.networks import find_subjects
@@ -35,6 +36,7 @@ from chita.l0.problem import Iterate, Problem
 from chita.l0.solve import ALGORITHMS, batched_bso, solve_problem
 from chita.storage import HeldMatrix
 
+TESTED = 2000  # images of the test set
 ITERATIONS = 5  # of IHT, as in CHITA-BSO
 
 
@@ -54,6 +56,7 @@ def main() -> None:
     subject = find_subjects(given.checkpoints, device=device, out=out)[given.network]
     stream = SampleStream(subject.calibration(0))
     include = subject.network.prunable
+    test = data.Batches(subject.splits.test, 250, limit=TESTED, device=device)
     posed = pose(subject.model(0), include, stream, samples=given.n, batch=given.batch)
     p, layers = len(posed.w0), tuple(weight.parameter.numel() for weight in posed.weights)
     k, layout = kept_weights(p, given.sparsity), Layout(layers, given.block_size)
@@ -68,7 +71,7 @@ def main() -> None:
             x, seconds = timed(form, device)
             unit = unit or seconds
             with posed.weights.lent(x.w):
-                right = accuracy(posed.model, subject.test)
+                right = accuracy(posed.model, test)
             figures = f"Q {x.objective / start:6.3f}   time {seconds / unit:5.2f}"
             print(f"{name:18} {figures}   accuracy {right:6.2f} %", flush=True)
 

@@ -36,6 +36,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"active": 0, "step": "backtracking"},
     {"continuation": 6, "inner": "bso"},
     {"step": "lipschitz", "iterations": 9},
+    {"block_sweeps": 3},
 ]
 
 # L-OBS takes no gradients: see the tests of chita.prune.

@@ -51,7 +51,7 @@ def solved(problem: Problem, k: int, **options: Any) -> Any:
     st.integers(0, 100),
     st.sampled_from(["bso", "cd", "iht"]),
 )
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 def test_the_global_objective_never_rises(seed: int, scale: float, k: int, method: str) -> None:
     problem = scaled(seed, scale, n=15, p=100)
     talking = solved(problem, k, block_sweeps=4, iterations=5, method=method)
@@ -67,7 +67,7 @@ def test_the_global_objective_never_rises(seed: int, scale: float, k: int, metho
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 1e-2, 1e-3]), st.sampled_from([10, 30, 60]))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 def test_talking_is_better_than_apart(seed: int, scale: float, k: int) -> None:
     problem = scaled(seed, scale, n=20, p=100)
     apart = solved(problem, k, iterations=5)
