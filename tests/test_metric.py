@@ -130,3 +130,14 @@ def test_the_plain_metric_does_notice() -> None:
     c[:24], c[24:] = 1000, 1 / 1000
     rescaled = HeldMatrix(matrix.whole() / c[:, None])
     assert not torch.equal(solution(matrix, w0, "plain")[0], solution(rescaled, w0 * c, "plain")[0])
+
+
+def test_a_layer_that_no_sample_reaches_cannot_move_far() -> None:
+    """Its weights move a hundred times their size where others move by theirs, and no further."""
+    matrix, w0 = example()
+    columns = matrix.whole().clone()
+    columns[24:] *= 1e-30
+    w0[24:] *= 1e-3
+    scale = scale_of("fisher", HeldMatrix(columns), w0)
+    sizes = (scale * w0)[:24].square().mean().sqrt(), (scale * w0)[24:].square().mean().sqrt()
+    assert 0.001 < sizes[1] / sizes[0] < 0.1

@@ -19,6 +19,9 @@ from chita.matrix import GradientMatrix
 # the output channel, which may be multiplied by any number, and a small one over the layer.
 FLOOR = 0.01
 LAYER_FLOOR = 1e-6
+# And a layer that no sample reaches at all is not free to move anywhere: its weights count for at
+# least this share of what weights count for on the average.
+REACH = 0.01
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,15 @@ def metric_scale(
     if name in OF_WEIGHTS:
         return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
     diagonal = matrix.ranks.gather(column_square_norms(matrix) / matrix.n)
-    return shape.map(fisher, diagonal)[columns]
+    scale = shape.map(fisher, diagonal)
+    return torch.maximum(scale, _reach(scale, w0.to(scale.dtype), shape))[columns]
+
+
+def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:
+    """The least D of the weights in each layer, (p,); it takes no notice of their scale."""
+    typical = (scale * w0).square().mean().sqrt()
+    sizes = shape.map(lambda w: w.square().mean().sqrt().expand_as(w), w0)
+    return torch.where(sizes > 0, REACH * typical / sizes, 0.0)
 
 
 def fisher(diagonal: Tensor) -> Tensor:
