@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from chita import ChitaError
 from chita.batches import Batch
 from chita.bias_correction import DenseMeans
 from chita.repair import correct_biases
@@ -184,7 +185,7 @@ def test_the_model_is_left_as_it_was() -> None:
 
 def test_hooks_are_gone_after_a_failure() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ChitaError, match="the model fails on inputs"):
         DenseMeans(model, Weights(model), random_batches([8], 3))
     assert not model[0]._forward_hooks
 

@@ -109,7 +109,7 @@ def test_same_seed_same_result() -> None:
         (["prune", "mlpnet", "--storage", "int8"], "storage must be one of .* 'int8'"),
         (["prune", "mlpnet", "--data", "svhn"], "svhn"),
         (["prune", "mlpnet", "--include", "conv*"], "conv"),
-        (["prune", "mlpnet", "--samples", "5000"], "samples=5000"),
+        (["prune", "mlpnet", "--samples", "50000"], "samples=50000"),
         (["prune", "mlpnet", "--device", "toaster"], "toaster"),
         (["prune", "mlpnet", "--checkpoint", "none.safetensors"], "none.safetensors"),
         (["data", "get", "svhn"], "svhn"),

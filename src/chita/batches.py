@@ -129,7 +129,7 @@ class SampleStream:
         return self._place
 
     def seek(self, place: Place) -> None:
-        """Go on from the `place` that another stream of the same data was at.
+        """Go on from the `place` that another stream of the same data was at, not before this one.
 
         Data whose passes are all alike are read from the start of the last pass only. Others are
         read through, so that an order that is drawn anew for each pass is drawn as it was.
@@ -141,7 +141,7 @@ class SampleStream:
             for _ in self._waiting:
                 pass
             self._rest = self._next()
-        self.skip(given)
+        self.skip(given - self._place[1])
 
     def first(self) -> Batch | None:
         """The first batch of each pass; None if there is none, or not the same one each time."""
