@@ -109,11 +109,13 @@ def test_again_and_again(tmp_path: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_auto_wherever_it_is_interrupted(tmp_path: Path) -> None:
-    """While it gathers the dense means, in any stage, and while it repairs."""
+@pytest.mark.parametrize("samples", [41, 400])
+def test_auto_wherever_it_is_interrupted(samples: int, tmp_path: Path) -> None:
+    """While it gathers the dense means, in any stage, and while it repairs; the data are read
+    several times, or not to their end."""
 
     def batches() -> Any:
-        return cut(points(41), 7)
+        return cut(points(samples), 7)
 
     keywords = {"method": "auto", "ridge": "auto", "samples": 12, "seed": 3}
     count, seen = passes(batches(), **keywords), set()
