@@ -27,6 +27,7 @@ from chita.fast.command import speed_command
 from chita.gradual.command import gradual_command
 from chita.inputs import (
     Device,
+    NetworkName,
     Seed,
     ValSplit,
     load_data,
@@ -83,7 +84,7 @@ def setup(
 
 @app.command("train")
 def train_command(
-    network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
+    network: NetworkName,
     data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
         None
     ),

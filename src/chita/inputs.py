@@ -8,13 +8,29 @@ from typing import Annotated
 import typer
 
 from chita.allocation import GLOBAL
-from chita.data import Splits, image_folder, load
+from chita.data import NAMES, Splits, image_folder, load
 from chita.errors import ChitaError
 from chita.progress import step_bar
-from chita.zoo import Network
+from chita.zoo import NETWORKS, Network
 
 IMAGE_FOLDER = "imagefolder:"
 
+# Options that several commands have.
+NetworkName = Annotated[
+    str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(NETWORKS)}.")
+]
+DataName = Annotated[
+    str | None, typer.Option("--data", help=f"One of {', '.join(NAMES)}, or {IMAGE_FOLDER}DIR.")
+]
+Include = Annotated[
+    list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="End with one line of JSON on standard output.")
+]
 Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")]
 ValSplit = Annotated[

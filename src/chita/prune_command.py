@@ -22,8 +22,12 @@ from chita.errors import ChitaError
 from chita.evaluate import accuracy
 from chita.floor import CEILING
 from chita.inputs import (
-    IMAGE_FOLDER,
+    AsJson,
+    DataName,
     Device,
+    Exclude,
+    Include,
+    NetworkName,
     Seed,
     ValSplit,
     load_data,
@@ -47,14 +51,11 @@ NETWORKS = ", ".join(zoo.NETWORKS)
 
 
 def prune_command(
-    network: Annotated[str, typer.Argument(metavar="MODEL", help=f"A network: {NETWORKS}.")],
+    network: NetworkName,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
     ] = None,
-    data_name: Annotated[
-        str | None,
-        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
-    ] = None,
+    data_name: DataName = None,
     val_split: ValSplit = None,
     sparsity: Annotated[
         str | None,
@@ -115,12 +116,8 @@ def prune_command(
         float | None,
         typer.Option(help="The sparsest network with this held-out accuracy, in percent."),
     ] = None,
-    include: Annotated[
-        list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
-    ] = None,
+    include: Include = None,
+    exclude: Exclude = None,
     allocation: Annotated[
         str | None, typer.Option(help=f"One of {', '.join(RULES)}: how layers share the zeros.")
     ] = None,
@@ -152,9 +149,7 @@ def prune_command(
     report: Annotated[
         bool, typer.Option("--report", help="End with a page on the run, OUT/report.html.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prune a trained network and say what is left of its accuracy."""
     known = zoo.get(network)

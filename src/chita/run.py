@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.agreement import agreed_ranks
 from chita.batches import SampleStream, first_sample
 from chita.bias_correction import DenseMeans
 from chita.calibration import Calibration, divide_samples
@@ -28,7 +29,6 @@ from chita.gradients import Loss, gradient_matrix, layer_inputs
 from chita.guard import STEPS, Guard, Guarded
 from chita.held_out import HeldOut
 from chita.l0.algorithm import Layout
-from chita.l0.problem import NOT_SHARED
 from chita.matrix import GradientMatrix
 from chita.metric import Shape
 from chita.patterned import choose_weights
@@ -38,7 +38,7 @@ from chita.ranks import ALONE, Ranks
 from chita.repair import RepairRow, repair
 from chita.resident import peak_memory_bytes
 from chita.result import PruneResult, Seconds, StageRow, layer_rows
-from chita.resume import Finished, StageFile, describe_run, fingerprint
+from chita.resume import Finished, StageFile, describe_run
 from chita.stage_path import StagePath
 from chita.storage import HeldMatrix, SharedTarget, Store
 from chita.store import check_store, fitting_memory, pick_store
@@ -88,7 +88,8 @@ class Run:
         self.shape = Shape(sizes, tuple(len(weight.parameter) for weight in self.weights))
         forms = config.forms(self.samples, self.weights.size)
         layout = Layout(sizes, forms.first.block_size, self.supports.units)
-        self.division = Division(self._sharers(), layout)
+        sharers = agreed_ranks(ranks, config, self.supports, self.weights, n=self.samples)
+        self.division = Division(sharers, layout)
         if self.division.ranks.size > 1:  # the columns are divided so that no block is cut
             size = forms.first.block_size
             forms = replace(forms, blocks=[pair for pair in forms.blocks if pair[0] == size])
@@ -116,35 +117,6 @@ class Run:
         size = min(REPAIR_BATCH, samples)
         taken = list(self.stream.take(samples - samples % size, size))
         return DenseMeans(self.model, self.weights, taken)
-
-    def _sharers(self) -> Ranks:
-        """The ranks that share A; without gradients there is little to share, and each does all."""
-        size = self.ranks.size
-        if size == 1 or self.method.curvature != "fisher":
-            return ALONE
-        if not self.method.streams:
-            raise ChitaError(
-                f"method {self.method.name!r} runs in one process, and there are {size} ranks; "
-                "auto, chita++, chita-bso and chita-cd share the work"
-            )
-        if not self.supports.any:
-            raise ChitaError(NOT_SHARED.format(size))
-        weights = fingerprint([("weights", self.weights.vector())])
-        own = {**asdict(self.config), "n": self.samples, "the fingerprint of the weights": weights}
-        first = self.ranks.from_first(lambda: own)
-        differences = [
-            f"{name} is {first[name]!r} on rank 0, {own[name]!r} on rank {self.ranks.rank}"
-            for name in own
-            if own[name] != first[name]
-        ]
-        if not self.ranks.all(not differences):
-            raise ChitaError(
-                f"the ranks differ: {'; '.join(differences) or 'another one has other arguments'}; "
-                "give all the same arguments, weights and number of samples"
-            )
-        if self.samples < size:
-            raise ChitaError(f"samples={self.samples} rows are too few for {size} ranks")
-        return self.ranks
 
     def _pick_store(self) -> Store:
         """Where the A of each stage goes: shared by ranks, or as this one's budget allows."""

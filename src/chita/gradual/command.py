@@ -23,7 +23,17 @@ from chita.gradual.history import History, draw_history, write_csv
 from chita.gradual.methods import METHODS, get_method
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
-from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.inputs import (
+    AsJson,
+    DataName,
+    Device,
+    NetworkName,
+    Seed,
+    ValSplit,
+    load_data,
+    pick_data,
+    shipped_checkpoint,
+)
 from chita.launch import first_rank_first, resumable
 from chita.output import write_run
 from chita.progress import step_bar
@@ -34,17 +44,9 @@ logger = logging.getLogger(__name__)
 
 
 def gradual_command(
-    network: Annotated[
-        str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(zoo.NETWORKS)}.")
-    ],
-    data_name: Annotated[
-        str | None,
-        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
-    ] = None,
-    val_split: Annotated[
-        float | None,
-        typer.Option(help="Share of an image folder without train/ and val/ to test on."),
-    ] = None,
+    network: NetworkName,
+    data_name: DataName = None,
+    val_split: ValSplit = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita-bso",
     epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
@@ -59,13 +61,9 @@ def gradual_command(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on after the last finished epoch found in OUT.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of all that is drawn at random.")] = 0,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
-    ] = False,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a network until it is sparse: pruning steps with SGD between them, or a rival's way."""
     known = zoo.get(network)

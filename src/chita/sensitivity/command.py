@@ -16,7 +16,19 @@ from chita.checkpoint import load_checkpoint
 from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.files import write_whole
-from chita.inputs import IMAGE_FOLDER, load_data, pick_data, shipped_checkpoint
+from chita.inputs import (
+    AsJson,
+    DataName,
+    Device,
+    Exclude,
+    Include,
+    NetworkName,
+    Seed,
+    ValSplit,
+    load_data,
+    pick_data,
+    shipped_checkpoint,
+)
 from chita.output import prepare_folder
 from chita.progress import step_bar
 from chita.sensitivity.advice import advise
@@ -27,40 +39,24 @@ logger = logging.getLogger(__name__)
 
 
 def sensitivity_command(
-    network: Annotated[
-        str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(zoo.NETWORKS)}.")
-    ],
+    network: NetworkName,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
     ] = None,
-    data_name: Annotated[
-        str | None,
-        typer.Option("--data", help=f"One of {', '.join(data.NAMES)}, or {IMAGE_FOLDER}DIR."),
-    ] = None,
-    val_split: Annotated[
-        float | None,
-        typer.Option(help="Share of an image folder without train/ and val/ to test on."),
-    ] = None,
+    data_name: DataName = None,
+    val_split: ValSplit = None,
     sparsity: Annotated[
         float, typer.Option(help=f"Advice is for pruning to this; at most {LADDER[-1]}.")
     ] = 0.9,
     samples: Annotated[int, typer.Option(min=1, help="Calibration samples to measure on.")] = 1000,
-    include: Annotated[
-        list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Glob of parameter names to leave (repeatable).")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the samples that are drawn.")] = 0,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
-    ] = None,
+    include: Include = None,
+    exclude: Exclude = None,
+    seed: Seed = 0,
+    device: Device = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for sensitivity.json, .csv and .png.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="End with one line of JSON on standard output.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure the loss against sparsity layer by layer, and say which layers to spare."""
     known = zoo.get(network)
