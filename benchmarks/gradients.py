@@ -19,9 +19,9 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.bench.clock import timed
 from chita.gradients import gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 from chita.zoo import NETWORKS
 

@@ -21,7 +21,6 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from chita.batches import SampleStream
 from chita.bench.clock import timed
 from chita.checkpoint import load_checkpoint
 from chita.gradients import gradient_matrix
@@ -33,6 +32,7 @@ from chita.l0.problem import Iterate, Problem
 from chita.l0.solve import solve
 from chita.l0.stepsize import Path as StepPath
 from chita.storage import HeldMatrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 from chita.zoo import NETWORKS
 

@@ -21,7 +21,6 @@ from tempfile import gettempdir
 import torch
 
 from chita import data
-from chita.batches import SampleStream
 from chita.bench.clock import timed
 from chita.bench.networks import find_subjects
 from chita.bench.pose import pose
@@ -35,6 +34,7 @@ from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
 from chita.l0.solve import ALGORITHMS, batched_bso, solve_problem
 from chita.storage import HeldMatrix
+from chita.stream import SampleStream
 
 TESTED = 2000  # images of the test set
 ITERATIONS = 5  # of IHT, as in CHITA-BSO

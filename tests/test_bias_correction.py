@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from chita import ChitaError
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.bias_correction import DenseMeans
 from chita.repair import correct_biases
 from chita.weights import Weights

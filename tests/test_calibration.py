@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from chita.batches import SampleStream
 from chita.calibration import divide_samples
 from chita.config import PruneConfig
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .pruning import Again, Watch, cut, points, tiny

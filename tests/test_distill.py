@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.distill import Dense, distilled
 from chita.errors import ChitaError
 from chita.evaluate import accuracy

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from chita import ChitaError
-from chita.batches import Batch, parse_batch
+from chita.batch import Batch, parse_batch
 from chita.floor import CEILING, Floor, held_out_accuracy, sparsity_to_reach
 
 from .pruning import cut, points, tiny

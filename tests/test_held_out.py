@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import Batch, parse_batch
+from chita.batch import Batch, parse_batch
 from chita.held_out import SCOUT, HeldOut
 from chita.ranks import Ranks
 from chita.weights import Weights

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import chita
-from chita.batches import SampleStream
 from chita.distributed import joined_ranks
 from chita.division import Division
 from chita.errors import ChitaError
@@ -18,6 +17,7 @@ from chita.gradients import gradient_matrix
 from chita.l0.algorithm import Layout
 from chita.ranks import ALONE
 from chita.storage import SharedTarget
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .gloo import on_ranks

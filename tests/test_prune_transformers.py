@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader
 
 import chita
 from chita import PruneResult
-from chita.batches import SampleStream
 from chita.distill import distilled
 from chita.errors import ChitaError
 from chita.gradients import gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .gradients.truth import Messages

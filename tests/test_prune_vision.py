@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita.batches import SampleStream
 from chita.gradients import gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .gradients.truth import Messages, brute_force

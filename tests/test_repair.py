@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from chita import zoo
+from chita.batch import Batch
 from chita.batch_norm import reestimate_batch_norm
-from chita.batches import Batch
 from chita.bias_correction import DenseMeans
 from chita.repair import BATCH_NORM, BIASES, RepairRow, repair
 from chita.weights import Weights

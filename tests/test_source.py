@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import chita
 from chita import zoo
 from chita.checkpoint import save_checkpoint
 from chita.errors import ChitaError
@@ -39,10 +40,12 @@ def test_a_network_its_run_and_its_checkpoint(run: Path, tmp_path: Path) -> None
     alone = tmp_path / "elsewhere"
     alone.mkdir()
     shutil.copy(run / "model.safetensors", alone / "m.safetensors")
+    chita.save(open_source(str(run), None)[1], alone / "packed.safetensors")
     for source, network in (
         (run, None),
         (run / "model.safetensors", None),
         (alone / "m.safetensors", "mlpnet"),
+        (alone / "packed.safetensors", "mlpnet"),
     ):
         known, model = open_source(str(source), network)
         assert known.name == "mlpnet" and same(snapshot(model), doubled())

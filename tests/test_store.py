@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 from chita import ChitaError
-from chita.batches import SampleStream
 from chita.storage import HeldTarget, Store
 from chita.storage.file import FileTarget
 from chita.storage.half import HalfTarget
 from chita.storage.plan import Planner
 from chita.storage.recomputed import WindowTarget
 from chita.storage.target import Demand, Target
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .pruning import cut, digits, mlpnet, points, prune_quietly, seeded, tiny

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from chita.batches import parse_batch
+from chita.batch import parse_batch
 from chita.errors import ChitaError
 from chita.modes import device_of, modes_restored
 

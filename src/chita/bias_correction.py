@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.gradients.capture import owners
 from chita.modes import device_of, evaluating
 from chita.weights import Weights

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from chita.batches import Batch, SampleStream
+from chita.batch import Batch
 from chita.config import BATCH, PruneConfig
 from chita.errors import ChitaError
+from chita.stream import SampleStream
 
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
 HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare

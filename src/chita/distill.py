@@ -33,10 +33,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch, SampleStream, map_tensors, sample_count, tensors_of
+from chita.batch import Batch, map_tensors, sample_count, tensors_of
 from chita.errors import ChitaError
 from chita.modes import device_of
 from chita.outputs import answer_of, features_of, run_model
+from chita.stream import SampleStream
 
 logger = logging.getLogger(__name__)
 

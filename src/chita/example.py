@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import tensors_of
+from chita.batch import tensors_of
 from chita.errors import ChitaError
 from chita.outputs import run_model
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.errors import ChitaError
 from chita.modes import device_of, evaluating
 from chita.outputs import logits_of

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.gradients import Loss, total_loss
 from chita.ranks import ALONE, Ranks
 from chita.weights import Weights

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import map_tensors, tensors_of
+from chita.batch import map_tensors, tensors_of
 from chita.errors import ChitaError
 from chita.example import Example, check_example, difference
 from chita.files import write_whole

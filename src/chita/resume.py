@@ -15,11 +15,12 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Place, SampleStream, tensors_of
+from chita.batch import tensors_of
 from chita.config import PruneConfig
 from chita.files import write_whole
 from chita.kept_run import Kept, KeptRun
 from chita.result import StageRow
+from chita.stream import Place, SampleStream
 
 _HEADER = "chita.stage"  # in the metadata of the file
 

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from chita.agreement import agreed_ranks
-from chita.batches import SampleStream, first_sample
 from chita.bias_correction import DenseMeans
 from chita.calibration import Calibration, divide_samples
 from chita.checks import check_finite, check_model
@@ -42,6 +41,7 @@ from chita.resume import Finished, StageFile, describe_run
 from chita.stage_path import StagePath
 from chita.storage import HeldMatrix, SharedTarget, Store
 from chita.store import check_store, fitting_memory, pick_store
+from chita.stream import SampleStream, first_sample
 from chita.supports import Supports
 from chita.surgeon.layer_wise import LayerInputs
 

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.errors import ChitaError
 from chita.gradients import gradient_matrix
 from chita.storage import HeldTarget
 from chita.storage.recomputed import WindowTarget
 from chita.storage.target import Demand, Target
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .truth import Messages, brute_force, labels, normal

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.gradients import gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .truth import assert_right, brute_force, labels, normal

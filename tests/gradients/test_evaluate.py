@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.gradients import total_loss
+from chita.stream import SampleStream
 
 from .truth import labels, normal
 

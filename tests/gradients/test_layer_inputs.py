@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.errors import ChitaError
 from chita.gradients import layer_inputs
 from chita.modes import evaluating
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .truth import head, labels, normal

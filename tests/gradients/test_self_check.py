@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.gradients import gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .truth import Messages, assert_right, head, labels, normal

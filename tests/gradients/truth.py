@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import SampleStream
 from chita.gradients import Gradients, gradient_matrix
+from chita.stream import SampleStream
 from chita.weights import Patterns, Weights
 
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import chita
-from chita.batches import SampleStream
 from chita.gradients import gradient_matrix
 from chita.l0.continuation import shrink_support
 from chita.l0.problem import Problem
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from ..pruning import digits, mlpnet

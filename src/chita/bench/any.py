@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from chita.batches import parse_batch
+from chita.batch import parse_batch
 from chita.bench.any_layout import CANDIDATE, DENSE, any_rows, any_text, draw_any
 from chita.bench.any_specimens import Specimen, find_specimens
 from chita.bench.benchmark import Bench

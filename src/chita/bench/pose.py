@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from chita.batches import SampleStream
 from chita.bench.networks import Subject
 from chita.config import kept_weights
 from chita.errors import ChitaError
@@ -21,6 +20,7 @@ from chita.l0.solve import Solution, solve_problem
 from chita.memory import check_memory
 from chita.methods import Method
 from chita.storage import HeldMatrix
+from chita.stream import SampleStream
 from chita.surgeon.layer_wise import LayerInputs
 from chita.weights import Weights
 

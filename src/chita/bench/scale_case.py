@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from chita import zoo
-from chita.batches import SampleStream
 from chita.config import kept_weights
 from chita.division import Division
 from chita.gradients import gradient_matrix
@@ -22,6 +21,7 @@ from chita.l0.algorithm import Layout
 from chita.ranks import Ranks
 from chita.sizes import ENTRY
 from chita.storage import HeldTarget, SharedTarget, Store
+from chita.stream import SampleStream
 from chita.train import initialise
 from chita.weights import Weights
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from chita.batches import SampleStream
 from chita.bench.networks import Subject
 from chita.bench.pose import pose
 from chita.methods import METHODS
+from chita.stream import SampleStream
 
 
 def run_stages(

@@ -11,7 +11,7 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch, SampleStream, tensors_of
+from chita.batch import Batch, tensors_of
 from chita.errors import ChitaError
 from chita.gradients.batched import write_rows
 from chita.gradients.capture import owners
@@ -23,6 +23,7 @@ from chita.matrix import GradientMatrix
 from chita.modes import differentiable, evaluating
 from chita.storage import HeldTarget
 from chita.storage.target import Demand, Place, Store, Target
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)

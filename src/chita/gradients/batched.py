@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch, map_tensors, tensors_of
+from chita.batch import Batch, map_tensors, tensors_of
 from chita.gradients import conv2d, linear  # noqa: F401  (their rules register themselves)
 from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from chita.batches import tensors_of
+from chita.batch import tensors_of
 from chita.weights import Weight
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.gradients.losses import Loss, batch_loss
 from chita.modes import device_of, evaluating
 

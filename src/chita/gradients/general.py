@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from chita.batches import map_tensors
+from chita.batch import map_tensors
 from chita.gradients.capture import Call
 from chita.gradients.rules import Piece, by_row
 

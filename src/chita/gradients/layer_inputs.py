@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batches import SampleStream
 from chita.errors import ChitaError
 from chita.gradients.capture import Owner, owners
 from chita.gradients.conv2d import padded, windows
 from chita.gradients.losses import Loss, batch_loss
 from chita.modes import evaluating
+from chita.stream import SampleStream
 from chita.weights import Weight, Weights
 
 CHUNK = 64  # samples in a forward pass

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.errors import ChitaError
 from chita.outputs import logits_of
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.errors import ChitaError
 from chita.gradients.losses import Loss, batch_loss
 from chita.storage.target import Place

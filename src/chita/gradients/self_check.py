@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from chita.batches import Batch
+from chita.batch import Batch
 from chita.gradients.capture import NotSeparableError
 from chita.gradients.row_by_row import Row
 from chita.storage.target import Place

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from chita.batches import Batch, SampleStream
+from chita.batch import Batch
 from chita.checks import check_finite, check_model
 from chita.config import kept_weights
 from chita.errors import ChitaError
@@ -18,6 +18,7 @@ from chita.gradients.losses import cross_entropy
 from chita.l0.threshold import hard_threshold
 from chita.modes import convolution_trials
 from chita.sensitivity.result import LayerCurve, Score, SensitivityResult
+from chita.stream import SampleStream
 from chita.weights import Patterns, Weight, Weights
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)

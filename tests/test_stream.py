@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
-from chita.batches import Batch, SampleStream
+from chita.batch import Batch
 from chita.data import Batches, ImageData
 from chita.errors import ChitaError
+from chita.stream import SampleStream
 
 
 def numbered(sizes: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
