@@ -60,6 +60,18 @@ def test_it_never_falls_and_ends_at_the_target(
     assert found[0] == (target if stages == 1 else min(start, target))
 
 
+@given(shares, shares, st.integers(1, 70), st.floats(0, 0.99))
+def test_the_last_share_of_the_stages_stays_at_the_target(
+    start: float, target: float, stages: int, hold: float
+) -> None:
+    found = sparsities(walk(StagePath(start, target, stages, hold), lambda s: 1 + s))
+    held = min(int(hold * stages), stages - 1)
+    assert len(found) == stages and found == sorted(found)
+    assert found[stages - held - 1 :] == [target] * (held + 1)
+    rising = sparsities(walk(StagePath(start, target, stages - held), lambda s: 1 + s))
+    assert found == rising + [target] * held
+
+
 @given(shares, shares, st.integers(5, 70), st.integers(2, 60))
 def test_it_is_faster_where_the_loss_does_not_rise(
     start: float, target: float, stages: int, done: int

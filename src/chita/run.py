@@ -160,7 +160,8 @@ class Run:
         """That of the next stage, or None: planned, or for a guarded run as the loss has it."""
         config, plan = self.config, self.config.plan()
         if config.guarded and config.schedule is None:
-            return StagePath(config.start, float(config.sparsity), len(plan)).next(self.rows)
+            path = StagePath(config.start, float(config.sparsity), len(plan), config.hold)
+            return path.next(self.rows)
         return plan[len(self.rows)] if len(self.rows) < len(plan) else None
 
     def all_stages(self, progress: bool) -> PruneResult:

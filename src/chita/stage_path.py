@@ -1,7 +1,8 @@
 """The stages of a guarded run, decided as it goes: small steps of sparsity where the loss rises.
 
 Where the loss does not rise a stage goes twice as far as an even walk would, and the stages saved
-make the steps smaller where it does. All stages are used, and the last ends at the target.
+make the steps smaller where it does. All stages are used, and the last ends at the target: stages
+held there move the weights that are left, and exchange some.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ class StagePath:
         start: the sparsity of the first stage.
         target: of the last.
         stages: how many there are at most.
+        hold: the last share of them that stays at the target.
     """
 
     start: float
     target: float
     stages: int
+    hold: float = 0.0
 
     def next(self, rows: Sequence[StageRow]) -> float | None:
         """The sparsity of the next stage after these; None if there is none.
@@ -47,10 +50,11 @@ class StagePath:
             if too_high - last <= max(CLOSE * (1 - too_high), FINEST):
                 return None
             return (last + too_high) / 2
-        return self._forward(reached, self.stages - len(rows))
+        held = int(self.hold * self.stages)
+        return self._forward(reached, self.stages - held - len(rows))
 
     def _forward(self, reached: Sequence[StageRow], left: int) -> float:
-        if left == 1:
+        if left <= 1:
             return self.target
         if not reached:
             return min(self.start, self.target)
