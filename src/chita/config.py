@@ -201,7 +201,9 @@ class PruneConfig:
         blocks: tuple[tuple[int | None, int], ...] = ((self.block_size, self.block_sweeps),)
         if self.guarded and self.block_size is None and p >= BLOCKS_FROM:
             whole = () if p > WHOLE_AT_MOST * n else ((None, 0),)
-            blocks = (*whole, (BLOCK, 0), (BLOCK, 1))
+            # In a pattern blocks are solved one by one, which takes long: only where it must be.
+            cut = ((BLOCK, 0), (BLOCK, 1)) if self.pattern is None or not whole else ()
+            blocks = (*whole, *cut)
         first_order: tuple[bool, ...] = (self.first_order is not False,)
         if self.guarded and self.first_order is None:
             first_order = (True, False)

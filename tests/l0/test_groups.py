@@ -1,3 +1,5 @@
+from random import Random
+
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -146,6 +148,18 @@ def test_blocks_that_choose_apart_meet_the_limits_together(
         kept = part.largest(y[start:stop], int(chosen[start:stop].sum()))
         together += (start + kept).tolist()
     assert given_limits.allow(together)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(1, 6), st.randoms())
+def test_blocks_within_a_group_are_free(sizes: list[int], size: int, random: Random) -> None:
+    """Wherever the group lies, in a row or not; a block of several groups is not."""
+    ids = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    if random.random() < 0.5:
+        ids = ids[torch.tensor(random.sample(range(len(ids)), len(ids)))]
+    none, every = torch.zeros(len(sizes)).long(), torch.tensor(sizes)
+    blocks = [(start, min(start + size, len(ids))) for start in range(0, len(ids), size)]
+    alone = all(len(ids[start:stop].unique()) == 1 for start, stop in blocks)
+    assert Groups(ids, none, every).free_in(blocks) == alone
 
 
 @pytest.mark.parametrize(

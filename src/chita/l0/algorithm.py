@@ -16,7 +16,6 @@ from chita.l0.blocks import (
     side_by_side,
     solve_apart,
 )
-from chita.l0.constraint import AnySupport
 from chita.l0.continuation import shrink_support
 from chita.l0.iht import Refine
 from chita.l0.options import Options, Trace
@@ -100,8 +99,8 @@ class SupportThenUpdate:
             x, settled = whole(problem, begin(problem, k, trace), trace)
             return problem.at(x.w, x.support), settled
         batches, rules = one_by_one(blocks), (alone(whole), alone(stay))
-        any_support = isinstance(problem.constraint, AnySupport)
-        plain = any_support and options.step == "paper" and not options.continuation
+        free = problem.constraint.free_in(blocks)
+        plain = free and options.step == "paper" and not options.continuation
         if self.batched and plain:
             still = replace(options, iterations=0)
             share = SHARE if options.block_sweeps else 1.0

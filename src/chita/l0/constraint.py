@@ -8,6 +8,7 @@ along a line, and what is left of the rule where some columns are looked at alon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -50,6 +51,10 @@ class Constraint(ABC):
             kept: (stop - start,) bool, what an allowed support has there; as many stay.
         """
 
+    def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
+        """Whether each block [start, stop) may keep any of its weights, as many as it has now."""
+        return False
+
     def magnitude(self, x: Tensor) -> Tensor:
         """How large each entry is, (p,), where it is ranked among others."""
         return x.abs()
@@ -77,6 +82,9 @@ class AnySupport(Constraint):
 
     def block(self, start: int, stop: int, kept: Tensor) -> AnySupport:
         return self
+
+    def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
+        return True
 
 
 ANY_SUPPORT = AnySupport()

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from chita.errors import ChitaError
 from chita.l0.constraint import Constraint, meeting_times
@@ -95,6 +96,12 @@ class Groups(Constraint):
             torch.where(whole, self.least[present], counts),
             torch.where(whole, self.most[present], counts),
         )
+
+    def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
+        """So it is where none reaches beyond a group, as blocks of layers do."""
+        runs = pad((self.ids.diff() != 0).cumsum(0), (1, 0))
+        first, last = ([block[end] - end for block in blocks] for end in (0, 1))
+        return torch.equal(runs[first], runs[last])
 
     def _limits(self, k: int) -> tuple[Tensor, Tensor]:
         """`least` and `most` for supports of k, as far as they can be met."""
