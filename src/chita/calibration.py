@@ -65,7 +65,10 @@ def _to_hold_out(samples: int, config: PruneConfig) -> int:
 
 
 def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig) -> int:
-    """m, so that the data give the rows wanted: 16 if they can, less if they are few."""
+    """m, so that the data give the rows wanted: 16 if they can, less if they are few.
+
+    Rounded down: one sample more in a row would cost rows, or ask for more than there are.
+    """
     most = wanted * BATCH
     have = stream.count(most + _to_hold_out(most, config))
-    return min(max(math.ceil(have * (1 - HELD_OUT_SHARE) / wanted), 1), BATCH)
+    return min(max(int(have * (1 - HELD_OUT_SHARE)) // wanted, 1), BATCH)
