@@ -126,12 +126,8 @@ def largest_by_lamp(dense: nn.Module, sparsity: float) -> nn.Module:
     """The weights of the largest LAMP scores, as they are."""
     model = copy.deepcopy(dense)
     weights = Weights(model, NETWORK.prunable)
-    shape = Shape(
-        tuple(weight.parameter.numel() for weight in weights),
-        tuple(len(weight.parameter) for weight in weights),
-    )
     w = weights.vector()
-    scores = shape.map(lamp, w) * w
+    scores = Shape.of(model, weights).map(lamp, w) * w
     kept = hard_threshold(scores, kept_weights(weights.size, sparsity))[1]
     weights.assign(torch.zeros_like(w).index_copy_(0, kept, w[kept]))
     return model

@@ -6,8 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
+from chita.axes import Axes
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import ALGORITHMS, solve_problem
@@ -16,9 +18,10 @@ from chita.metric import FLOOR, METRICS, OF_WEIGHTS, Shape, column_square_norms,
 from chita.storage import HeldMatrix
 from chita.storage.scaled import ScaledMatrix
 
-from .pruning import numbers
+from .pruning import numbers, points, seeded
+from .pruning import prune_quietly as prune
 
-SHAPE = Shape((24, 30), (4, 5))  # channels of six
+SHAPE = Shape((Axes(1, 1, 4, 6, 1), Axes(1, 1, 5, 2, 3)))  # channels of six
 P, N = 54, 12
 ALL = slice(0, P)
 
@@ -130,6 +133,36 @@ def test_the_plain_metric_does_notice() -> None:
     c[:24], c[24:] = 1000, 1 / 1000
     rescaled = HeldMatrix(matrix.whole() / c[:, None])
     assert not torch.equal(solution(matrix, w0, "plain")[0], solution(rescaled, w0 * c, "plain")[0])
+
+
+OUTPUTS_SECOND = {
+    "transformers": (lambda: nn.Sequential(Conv1D(3, 6), nn.ReLU(), nn.Linear(3, 3)), 1),
+    "transposed": (
+        lambda: nn.Sequential(
+            nn.Unflatten(1, (3, 2)), nn.ConvTranspose1d(3, 4, 2), nn.Flatten(), nn.Linear(12, 3)
+        ),
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS_SECOND)
+@pytest.mark.parametrize("metric", ["channel", "fisher"])
+def test_a_rescaled_output_is_pruned_the_same(kind: str, metric: str) -> None:
+    """Also where the weights of an output do not lie together; the next layer undoes it."""
+    build, positions = OUTPUTS_SECOND[kind]
+    masks = []
+    for factor in (1.0, 8.0):
+        model = seeded(build).double()
+        layer = next(m for m in model if isinstance(m, (Conv1D, nn.ConvTranspose1d)))
+        with torch.no_grad():
+            layer.weight[:, 0] *= factor
+            layer.bias[0] *= factor
+            model[-1].weight[:, :positions] /= factor
+        names = [f"{list(model).index(layer)}.weight"]
+        result = prune(model, [points(40)], sparsity=0.5, metric=metric, include=names)
+        masks.append(result.masks[names[0]])
+    assert torch.equal(*masks)
 
 
 def test_a_layer_that_no_sample_reaches_cannot_move_far() -> None:

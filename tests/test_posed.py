@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import chita
+from chita.axes import Axes
 from chita.division import Division
 from chita.guard import Form
 from chita.l0.algorithm import Layout
@@ -23,7 +24,8 @@ from chita.storage import HeldMatrix
 
 from .pruning import numbers
 
-SHAPE = Shape((48, 24), (8, 3))
+SIZES = (48, 24)
+SHAPE = Shape((Axes(1, 1, 8, 6, 1), Axes(1, 1, 3, 8, 1)))
 P, N, K, BATCH = 72, 12, 20, 4
 
 
@@ -34,7 +36,7 @@ def posed(solver: str = "bso", dtype: torch.dtype = torch.float64) -> Posed:
         K,
         constraint=ANY_SUPPORT,
         shape=SHAPE,
-        division=Division(ALONE, Layout(SHAPE.layers)),
+        division=Division(ALONE, Layout(SIZES)),
         algorithm=ALGORITHMS[solver],
         options=Options(iterations=6),
         alpha=1 / BATCH,
@@ -60,7 +62,7 @@ def test_a_form_is_the_optimiser_in_that_metric(
         alpha=1 / BATCH if first_order else 0.0,
         method=solver,
         block_size=block_size,
-        layers=list(SHAPE.layers),
+        layers=list(SIZES),
         iterations=6,
     )
     assert torch.equal(found.support, truth.support)

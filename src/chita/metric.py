@@ -7,13 +7,16 @@ of a weight, which a network without batch norm need not have.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from chita.axes import WITHIN_CHANNEL, Axes, weight_axes
 from chita.matrix import GradientMatrix
+from chita.weights import Weights
 
 # Under the diagonal of the Fisher, which is zero where no sample reaches: a share of its mean over
 # the output channel, which may be multiplied by any number, and a small one over the layer.
@@ -29,17 +32,21 @@ class Shape:
     """How the p weights fall into layers and output channels.
 
     Attributes:
-        layers: weights in each layer.
-        channels: output channels of each layer, which divide its weights evenly.
+        layers: the axes of each layer's weight.
     """
 
-    layers: tuple[int, ...]
-    channels: tuple[int, ...]
+    layers: tuple[Axes, ...]
+
+    @classmethod
+    def of(cls, model: nn.Module, weights: Weights) -> Shape:
+        """That of the prunable weights of a model."""
+        return cls(tuple(weight_axes(model, weights).values()))
 
     def map(self, function: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
-        """A function of each layer's part of a vector (p,), as (channels, weights of a channel)."""
-        parts = zip(torch.split(vector, list(self.layers)), self.channels, strict=True)
-        return torch.cat([function(part.view(rows, -1)).flatten() for part, rows in parts])
+        """A function of each layer's part of a vector (p,), seen along its axes."""
+        parts = torch.split(vector, [math.prod(axes) for axes in self.layers])
+        seen = [part.view(axes) for part, axes in zip(parts, self.layers, strict=True)]
+        return torch.cat([function(layer).flatten() for layer in seen])
 
 
 def by_layer(w: Tensor) -> Tensor:
@@ -49,7 +56,7 @@ def by_layer(w: Tensor) -> Tensor:
 
 def by_channel(w: Tensor) -> Tensor:
     """D = 1 over the root mean square of the weights of the output channel."""
-    return _inverse_size(w.square().mean(1, keepdim=True).expand_as(w))
+    return _inverse_size(_channel_means(w.square()).expand_as(w))
 
 
 def lamp(w: Tensor) -> Tensor:
@@ -59,7 +66,7 @@ def lamp(w: Tensor) -> Tensor:
     return _inverse_size(torch.empty_like(squares).index_copy_(0, order, squares.cumsum(0)))
 
 
-# Of the weights alone: a layer (channels, weights of a channel) -> its D.
+# Of the weights alone: a layer, along its axes -> its D.
 OF_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer": by_layer,
     "channel": by_channel,
@@ -98,7 +105,7 @@ def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:
 
 def fisher(diagonal: Tensor) -> Tensor:
     """D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
-    floor = FLOOR * diagonal.mean(1, keepdim=True) + LAYER_FLOOR * diagonal.mean()
+    floor = FLOOR * _channel_means(diagonal) + LAYER_FLOOR * diagonal.mean()
     return (diagonal + floor).clamp_min(torch.finfo(diagonal.dtype).tiny).sqrt()
 
 
@@ -109,6 +116,11 @@ def column_square_norms(matrix: GradientMatrix) -> Tensor:
         stop = min(start + matrix.piece, matrix.p)
         norms[start:stop] = matrix.read(start, stop).square().sum(1)
     return norms
+
+
+def _channel_means(layer: Tensor) -> Tensor:
+    """Over the weights of each output channel; it broadcasts to the layer."""
+    return layer.mean(WITHIN_CHANNEL, keepdim=True)
 
 
 def _inverse_size(squares: Tensor) -> Tensor:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import glob
 import logging
+import math
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvTransposeNd
 
+from chita.axes import Axes, weight_axes
 from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.l0.constraint import Constraint
 from chita.pattern import parse_pattern
-from chita.prunable import is_conv1d
 from chita.weights import Weights
 
 logger = logging.getLogger(__name__)
@@ -99,20 +99,15 @@ def input_matrices(model: nn.Module, weights: Weights) -> dict[str, Tensor | Non
     The inputs of a convolution are its kernel's positions times its channels, the channels of a
     position side by side: (outputs, height, width, channels), as NHWC kernels have it.
     """
-    owners = {id(p): module for module in model.modules() for p in module.parameters(recurse=False)}
-    return {w.name: _input_matrix(owners[id(w.parameter)], w.parameter) for w in weights}
+    axes = weight_axes(model, weights)
+    return {w.name: _input_matrix(axes[w.name]) if w.parameter.ndim > 1 else None for w in weights}
 
 
-def _input_matrix(module: nn.Module, parameter: Tensor) -> Tensor | None:
-    places = torch.arange(parameter.numel()).view(parameter.shape)
-    if places.ndim < 2:
-        return None
-    if isinstance(module, _ConvTransposeNd):  # (inputs, outputs of a group, kernel)
-        by_group = places.view(module.groups, -1, *places.shape[1:]).movedim(1, -1)
-        return by_group.flatten(0, 1).flatten(1)
-    if is_conv1d(module):  # (inputs, outputs)
-        return places.t()
-    return places.movedim(1, -1).flatten(1)
+def _input_matrix(axes: Axes) -> Tensor:
+    """The places 0, 1, ... of a weight, its outputs down and its inputs across."""
+    places = torch.arange(math.prod(axes)).view(axes)
+    by_output = places.permute(0, 2, 4, 1, 3)  # (groups, outputs, kernel, inputs)
+    return by_output.flatten(0, 1).flatten(1)
 
 
 def _unit(groups: Tensor) -> int:

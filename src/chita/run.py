@@ -85,7 +85,7 @@ class Run:
         self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
         sizes = tuple(weight.parameter.numel() for weight in self.weights)
-        self.shape = Shape(sizes, tuple(len(weight.parameter) for weight in self.weights))
+        self.shape = Shape.of(model, self.weights)
         forms = config.forms(self.samples, self.weights.size)
         layout = Layout(sizes, forms.first.block_size, self.supports.units)
         sharers = agreed_ranks(ranks, config, self.supports, self.weights, n=self.samples)
