@@ -18,7 +18,7 @@ from chita.metric import FLOOR, METRICS, OF_WEIGHTS, Shape, column_square_norms,
 from chita.storage import HeldMatrix
 from chita.storage.scaled import ScaledMatrix
 
-from .pruning import numbers, points, seeded
+from .pruning import numbers, points, seeded, tiny
 from .pruning import prune_quietly as prune
 
 SHAPE = Shape((Axes(1, 1, 4, 6, 1), Axes(1, 1, 5, 2, 3)))  # channels of six
@@ -163,6 +163,21 @@ def test_a_rescaled_output_is_pruned_the_same(kind: str, metric: str) -> None:
         result = prune(model, [points(40)], sparsity=0.5, metric=metric, include=names)
         masks.append(result.masks[names[0]])
     assert torch.equal(*masks)
+
+
+def test_a_scalar_is_pruned_with_the_rest() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.scale = tiny(), nn.Parameter(torch.tensor(2.0).double())
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.scale * self.network(x)
+
+    for method, metric in (("magnitude", None), ("chita++", "channel"), ("auto", None)):
+        model = Scaled()
+        result = prune(model, [points(40)], method=method, metric=metric, include="*", ridge="auto")
+        assert result.masks["scale"].shape == () and result.nonzeros == (72 + 11 + 1) // 4
 
 
 def test_a_layer_that_no_sample_reaches_cannot_move_far() -> None:
