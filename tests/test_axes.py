@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from chita.axes import WITHIN_CHANNEL, Axes, weight_axes
+from chita.axes import WITHIN_CHANNEL, Axes, channel_dim, weight_axes
 from chita.weights import Weights
 
 LAYERS = {
     "linear": (nn.Linear(3, 4), (1, 3)),
     "transformers": (Conv1D(4, 3), (1, 3)),
-    "convolution": (nn.Conv2d(3, 4, (2, 1)), (1, 3, 5, 5)),
+    "convolution": (nn.Conv2d(3, 4, (2, 1)), (1, 3, 6, 6)),
     "grouped": (nn.Conv1d(4, 6, 3, groups=2), (1, 4, 7)),
     "transposed": (nn.ConvTranspose2d(3, 4, 2), (1, 3, 5, 5)),
     "transposed, grouped": (nn.ConvTranspose1d(4, 6, 3, groups=2), (1, 4, 5)),
@@ -30,7 +30,7 @@ def channel_moved(layer: nn.Module, place: int, shape: tuple[int, ...]) -> int:
         weight.view(-1)[place] += 1.0
         after = layer(torch.ones(shape))
         weight.view(-1)[place] -= 1.0
-    dim = 1 if isinstance(layer, (nn.modules.conv._ConvNd)) else -1
+    dim = 1 if isinstance(layer, nn.modules.conv._ConvNd) else -1
     moved = (after - before).abs().movedim(dim, 0).flatten(1).sum(1) > 0.5
     return int(moved.nonzero().item())
 
@@ -72,3 +72,13 @@ def test_vectors_have_a_channel_for_each_entry_and_a_scalar_is_one() -> None:
     assert found["scale"] == (1, 1, 1, 1, 1)
     assert found["layer.weight"] == (1, 6, 4, 1, 9)
     assert found["layer.bias"] == (1, 1, 4, 1, 1)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_channels_of_an_output_lie_along_one_dimension(name: str) -> None:
+    """With or without a dimension for the samples."""
+    layer, shape = LAYERS[name]
+    channels = len(layer.get_parameter("bias"))
+    for x in (torch.ones(shape), torch.ones(shape[1:])):
+        if not (isinstance(layer, Conv1D) and x.ndim == 1):  # which it does not take
+            assert layer(x).shape[channel_dim(layer)] == channels

@@ -10,10 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 import chita
 from chita.counts import MultiplyAdds, count, multiply_adds
 from chita.report.tables import as_text, counts_table
+from chita.weights import Weights
 
 from .pruning import Again, cut, digits, mlpnet, points, tiny
 
@@ -77,9 +79,14 @@ def test_a_layer_counts_each_time_and_for_each_token() -> None:
     assert multiply_adds(model, torch.randn(1, 7, 5)) == MultiplyAdds(2 * 7 * 25, 2 * 7 * 15)
 
 
-def test_the_conv1d_of_transformers() -> None:
-    pytorch_utils = pytest.importorskip("transformers.pytorch_utils")
-    layer = pytorch_utils.Conv1D(12, 4)
+class MyConv1D(Conv1D):  # type: ignore[misc]
+    """A layer of one's own, which is prunable too."""
+
+
+@pytest.mark.parametrize("kind", [Conv1D, MyConv1D])
+def test_the_conv1d_of_transformers(kind: type[Conv1D]) -> None:
+    layer = kind(12, 4)
+    assert [weight.name for weight in Weights(layer)] == ["weight"]
     with torch.no_grad():
         layer.weight[0] = 0
     assert multiply_adds(layer, torch.randn(1, 3, 4)) == MultiplyAdds(3 * 48, 3 * 36)

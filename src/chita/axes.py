@@ -1,4 +1,4 @@
-"""Where the outputs and the inputs of a layer are in its weight."""
+"""Where the outputs and the inputs of a layer are: in its weight, and in what it hands on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvTransposeNd
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from chita.prunable import is_conv1d
 from chita.weights import Weights
@@ -46,3 +46,8 @@ def weight_axes(model: nn.Module, weights: Weights) -> dict[str, Axes]:
     """The axes of each weight of a model, by name."""
     owners = {id(p): module for module in model.modules() for p in module.parameters(recurse=False)}
     return {w.name: Axes.of(owners[id(w.parameter)], w.parameter) for w in weights}
+
+
+def channel_dim(layer: nn.Module) -> int:
+    """The dimension of a layer's inputs and outputs that channels lie along, from the end."""
+    return -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
+from chita.axes import channel_dim
 from chita.batch import Batch
 from chita.gradients.capture import owners
 from chita.modes import device_of, evaluating
@@ -127,14 +127,9 @@ def _bias(layer: nn.Module) -> nn.Parameter:
     return layer.bias
 
 
-def _channel_dim(layer: nn.Module) -> int:
-    """The dimension of a layer's output that its bias lies along, counted from the end."""
-    return -1 - len(layer.kernel_size) if isinstance(layer, _ConvNd) else -1
-
-
 def _has_channels(layer: nn.Module, output: Any) -> bool:
     """Whether the output is one that the bias was added to; an empty one has no mean."""
-    dim = _channel_dim(layer)
+    dim = channel_dim(layer)
     return (
         isinstance(output, Tensor)
         and output.ndim >= -dim
@@ -145,10 +140,10 @@ def _has_channels(layer: nn.Module, output: Any) -> bool:
 
 def _channel_means(layer: nn.Module, output: Tensor) -> Tensor:
     """The mean over samples and positions, (channels,)."""
-    channels_last = output.movedim(_channel_dim(layer), -1).flatten(end_dim=-2)
+    channels_last = output.movedim(channel_dim(layer), -1).flatten(end_dim=-2)
     return channels_last.mean(0, dtype=torch.promote_types(output.dtype, torch.float32))
 
 
 def _along_channels(layer: nn.Module, values: Tensor) -> Tensor:
     """(channels,) values in a shape that adds to the layer's output."""
-    return values.reshape(-1, *[1] * (-1 - _channel_dim(layer)))
+    return values.reshape(-1, *[1] * (-1 - channel_dim(layer)))

@@ -14,6 +14,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from chita.example import Example, call
 from chita.modes import evaluating
+from chita.prunable import is_conv1d
 
 logger = logging.getLogger(__name__)
 
@@ -122,9 +123,7 @@ def _positions_noted(model: nn.Module, seen: list[tuple[Tensor, int]]) -> Iterat
 
 def _multiplies(module: nn.Module) -> bool:
     """Whether a module is a Linear layer, a convolution, or the Conv1D of transformers."""
-    if isinstance(module, (nn.Linear, _ConvNd)):
-        return True
-    return type(module).__name__ == "Conv1D" and isinstance(module.weight, Tensor)
+    return isinstance(module, (nn.Linear, _ConvNd)) or is_conv1d(module)
 
 
 def _nonzeros(tensor: Tensor) -> int:

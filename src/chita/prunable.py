@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ def _names(module: nn.Module) -> tuple[str, ...]:
 
 def is_conv1d(module: nn.Module) -> bool:
     """The linear layer of GPT-2, weight (inputs, outputs), told without importing transformers."""
-    return type(module).__name__.endswith("Conv1D") and hasattr(module, "nf")
+    named = type(module).__name__.endswith("Conv1D") and hasattr(module, "nf")
+    return named and isinstance(getattr(module, "weight", None), Tensor)
 
 
 def _is_quantized(module: nn.Module) -> bool:

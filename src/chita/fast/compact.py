@@ -7,6 +7,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from chita.axes import channel_dim
 from chita.fast.product import LAYERS
 
 
@@ -19,7 +20,7 @@ class Compact(nn.Module):
     def __init__(self, layer: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> None:
         super().__init__()
         rows, columns = live(layer.weight)
-        self.dim = -1 if isinstance(layer, nn.Linear) else -1 - len(layer.kernel_size)
+        self.dim = channel_dim(layer)
         self.inner = copy.deepcopy(layer)
         self.inner.weight = nn.Parameter(
             layer.weight.detach()[rows][:, columns].clone(), requires_grad=False

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.axes import channel_dim
+
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 LAYERS = (nn.Linear, *CONVOLUTIONS)
 
@@ -35,8 +37,7 @@ class Product(nn.Module, ABC):
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         assert isinstance(layer, LAYERS)
-        spatial = 0 if isinstance(layer, nn.Linear) else len(layer.kernel_size)
-        self.dim = -1 - spatial  # where the input features are, with or without a batch
+        self.dim = channel_dim(layer)  # where the input features are, with or without a batch
         strides = () if isinstance(layer, nn.Linear) else layer.stride
         self.taken: tuple[Any, ...] = (..., *(slice(None, None, stride) for stride in strides))
         bias = None if layer.bias is None else layer.bias.detach().clone()
