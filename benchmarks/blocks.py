@@ -112,7 +112,7 @@ def trained_weights(p: int, device: torch.device) -> tuple[Tensor, tuple[int, ..
     with torch.random.fork_rng():
         torch.manual_seed(0)
         weights = Weights(NETWORKS["resnet50"].build())
-        sizes = tuple(weight.parameter.numel() for weight in weights)
+        sizes = weights.sizes
         if p == sum(sizes):
             return weights.vector().to(device), sizes
         sizes = (p // 20, p // 10, p // 5, p - p // 20 - p // 10 - p // 5)

@@ -58,8 +58,8 @@ def main() -> None:
     include = subject.network.prunable
     test = data.Batches(subject.splits.test, 250, limit=TESTED, device=device)
     posed = pose(subject.model(0), include, stream, samples=given.n, batch=given.batch)
-    p, layers = len(posed.w0), tuple(weight.parameter.numel() for weight in posed.weights)
-    k, layout = kept_weights(p, given.sparsity), Layout(layers, given.block_size)
+    p = len(posed.w0)
+    k, layout = kept_weights(p, given.sparsity), Layout(posed.weights.sizes, given.block_size)
     print(f"{given.network}, p = {p:,}, k = {k:,}, n = {given.n}, m = {given.batch}")
 
     for lam, alpha in product((1e-3, 1e-4), (1 / given.batch, 0.0)):

@@ -104,7 +104,7 @@ def test_densities_of_resnet20(sparsity: float) -> None:
     """One factor for all layers that are not dense, and dense ones would have had more."""
     weights = Weights(ResNet20(), NETWORKS["resnet20"].prunable)
     shapes = [tuple(weight.parameter.shape) for weight in weights]
-    sizes = [weight.parameter.numel() for weight in weights]
+    sizes = weights.sizes
     k = int((1 - sparsity) * weights.size)
     counts = erk_counts(shapes, k)
     assert sum(counts) == k

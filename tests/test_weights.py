@@ -21,7 +21,8 @@ def names(*args: Any, **kwargs: Any) -> list[str]:
 def test_linear_and_convolution_weights_by_default() -> None:
     weights = Weights(network())
     assert [w.name for w in weights] == ["0.weight", "2.weight", "3.weight"]
-    assert weights.size == 4 * 9 + 4 * 2 * 2 + 15
+    assert weights.sizes == (4 * 9, 4 * 2 * 2, 15)
+    assert weights.size == sum(weights.sizes)
     assert [(w.start, w.stop) for w in weights] == [(0, 36), (36, 52), (52, 67)]
     assert (weights.device, weights.dtype) == (torch.device("cpu"), torch.float32)
 

@@ -84,10 +84,9 @@ class Run:
         self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
         self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
-        sizes = tuple(weight.parameter.numel() for weight in self.weights)
         self.shape = Shape.of(model, self.weights)
         forms = config.forms(self.samples, self.weights.size)
-        layout = Layout(sizes, forms.first.block_size, self.supports.units)
+        layout = Layout(self.weights.sizes, forms.first.block_size, self.supports.units)
         sharers = agreed_ranks(ranks, config, self.supports, self.weights, n=self.samples)
         self.division = Division(sharers, layout)
         if self.division.ranks.size > 1:  # the columns are divided so that no block is cut

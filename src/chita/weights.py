@@ -44,6 +44,11 @@ class Weights:
         model: any module; its parameters are referred to, never copied.
         include: glob pattern(s) of parameter names, in place of the default choice.
         exclude: glob pattern(s) of parameter names left out.
+
+    Attributes:
+        entries: one for each parameter.
+        size: p.
+        sizes: the weights of each parameter, p in all.
     """
 
     def __init__(
@@ -58,6 +63,7 @@ class Weights:
         _check_same_kind(chosen)
         self.entries: tuple[Weight, ...] = tuple(_lay_out(chosen))
         self.size: int = self.entries[-1].stop
+        self.sizes: tuple[int, ...] = tuple(w.stop - w.start for w in self.entries)
         self.device: torch.device = self.entries[0].parameter.device
         self.dtype: torch.dtype = self.entries[0].parameter.dtype
 

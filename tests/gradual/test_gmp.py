@@ -15,10 +15,10 @@ def test_the_first_layer_is_dense_and_the_last_at_most_80_percent(sparsity: floa
     include = NETWORKS["resnet20"].prunable
     pruner = GMP(model, sgd(model), small_plan(sparsity), include=include)
     counts = pruner.counts(pruner.k)
-    assert sum(counts) == pruner.k == math.floor((1 - sparsity) * sum(pruner.sizes))
-    assert counts[0] == pruner.sizes[0]
-    assert counts[-1] == math.ceil(0.2 * pruner.sizes[-1])
-    between = [c / s for c, s in zip(counts[1:-1], pruner.sizes[1:-1], strict=True)]
+    assert sum(counts) == pruner.k == math.floor((1 - sparsity) * sum(pruner.weights.sizes))
+    assert counts[0] == pruner.weights.sizes[0]
+    assert counts[-1] == math.ceil(0.2 * pruner.weights.sizes[-1])
+    between = [c / s for c, s in zip(counts[1:-1], pruner.weights.sizes[1:-1], strict=True)]
     assert max(between) - min(between) < 1 / 2304
     assert max(between) < 1 - sparsity
 
@@ -28,7 +28,7 @@ def test_below_80_percent_the_last_layer_is_as_the_others() -> None:
     include = NETWORKS["resnet20"].prunable
     pruner = GMP(model, sgd(model), small_plan(0.6), include=include)
     counts = pruner.counts(pruner.k)
-    assert counts[-1] / pruner.sizes[-1] == pytest.approx(0.4, abs=0.01)
+    assert counts[-1] / pruner.weights.sizes[-1] == pytest.approx(0.4, abs=0.01)
 
 
 def test_a_first_layer_that_is_most_of_the_network_is_pruned() -> None:
@@ -36,7 +36,7 @@ def test_a_first_layer_that_is_most_of_the_network_is_pruned() -> None:
     pruner = GMP(model, sgd(model), small_plan(0.9))
     counts = pruner.counts(pruner.k)
     assert sum(counts) == pruner.k
-    assert counts[0] / pruner.sizes[0] == pytest.approx(0.1, abs=0.005)
+    assert counts[0] / pruner.weights.sizes[0] == pytest.approx(0.1, abs=0.005)
     assert counts[-1] == 40
 
 

@@ -58,8 +58,7 @@ class Posed:
 
         A matrix remembers its last Gram product; here each solve starts without such memories.
         """
-        layers = tuple(weight.parameter.numel() for weight in self.weights)
-        layout = Layout(layers, block_size)
+        layout = Layout(self.weights.sizes, block_size)
         matrix = HeldMatrix(self.stored)
         check_memory(method, layout, matrix.n, self.weights.device)
         by_inputs = method.curvature == "inputs"

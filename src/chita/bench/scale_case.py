@@ -126,7 +126,7 @@ def _of_network(
     weights = Weights(model, network.prunable)
     images = torch.randn(case.n, *shape, generator=draw, device=device)
     labels = torch.randint(network.classes, (case.n,), generator=draw, device=device)
-    division = Division(ranks, Layout(tuple(weight.parameter.numel() for weight in weights)))
+    division = Division(ranks, Layout(weights.sizes))
     counts = division.rows(case.n)
     store: Store = HeldTarget
     if ranks.size > 1:

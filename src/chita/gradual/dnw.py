@@ -38,8 +38,9 @@ class DNW(Sparsifier):
         include: Patterns = None,
     ) -> None:
         self.weights = Weights(model, include)
-        sizes = [weight.parameter.numel() for weight in self.weights]
-        self._counts = uniform_counts(sizes, kept_weights(self.weights.size, plan.sparsity))
+        self._counts = uniform_counts(
+            self.weights.sizes, kept_weights(self.weights.size, plan.sparsity)
+        )
 
     def effective(self) -> dict[str, Tensor]:
         """w where it is among the largest and 0 elsewhere; as a function of w, the identity."""

@@ -19,7 +19,7 @@ class GMP(Incremental):
     """
 
     def counts(self, k: int) -> list[int]:
-        sizes = self.sizes
+        sizes = self.weights.sizes
         last, fixed = len(sizes) - 1, dict[int, int]()
         if sizes[0] <= k / 2:
             fixed[0] = sizes[0]

@@ -40,7 +40,7 @@ class Incremental(Masked):
 
     def counts(self, k: int) -> list[int]:
         """The weights kept in each layer, k in all."""
-        return uniform_counts(self.sizes, k)
+        return uniform_counts(self.weights.sizes, k)
 
     def after_step(self) -> None:
         super().after_step()

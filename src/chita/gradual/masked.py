@@ -45,16 +45,11 @@ class Masked(Sparsifier):
     @property
     def kept(self) -> list[Tensor]:
         """A bool mask for each layer, flat."""
-        return list(torch.split(self._mask.kept, self.sizes))
+        return list(torch.split(self._mask.kept, list(self.weights.sizes)))
 
     @kept.setter
     def kept(self, kept: Sequence[Tensor]) -> None:
         self._mask.kept = torch.cat(list(kept))
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of weights in each layer."""
-        return [weight.parameter.numel() for weight in self.weights]
 
     def magnitudes(self) -> list[Tensor]:
         """|w| of each layer, flat."""
@@ -73,7 +68,7 @@ class Masked(Sparsifier):
     def keep_random(self, counts: Sequence[int]) -> None:
         """Start with so many random weights of each layer."""
         generator = torch.Generator().manual_seed(self._plan.seed)
-        scores = [torch.rand(size, generator=generator) for size in self.sizes]
+        scores = [torch.rand(size, generator=generator) for size in self.weights.sizes]
         masks = [top_k_mask(s, count) for s, count in zip(scores, counts, strict=True)]
         self.kept = [mask.to(self.weights.device) for mask in masks]
 

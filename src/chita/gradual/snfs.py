@@ -47,7 +47,7 @@ class SNFS(Masked):
         super().__init__(model, optimizer, plan, include=include)
         self._share = share
         self._momentum = [torch.zeros_like(magnitude) for magnitude in self.magnitudes()]
-        self.keep_random(uniform_counts(self.sizes, self.k))
+        self.keep_random(uniform_counts(self.weights.sizes, self.k))
 
     def share_at(self, epoch: int) -> float:
         """The share of the weights that go before that epoch."""

@@ -51,7 +51,7 @@ class SoftThreshold(Sparsifier):
         self._k = kept_weights(self.weights.size, plan.sparsity)
         self._plan = plan
         self._step = 0
-        sizes = [weight.parameter.numel() for weight in self.weights]
+        sizes = self.weights.sizes
         self._layer_of = (
             torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes)).to(self.s.device)
         )
