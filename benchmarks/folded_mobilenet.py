@@ -28,7 +28,7 @@ from chita import data, zoo
 from chita.checkpoint import load_checkpoint
 from chita.config import kept_weights
 from chita.evaluate import accuracy
-from chita.l0.threshold import hard_threshold
+from chita.l0.threshold import keep, top_k
 from chita.metric import Shape, lamp
 from chita.weights import Weights
 
@@ -128,8 +128,8 @@ def largest_by_lamp(dense: nn.Module, sparsity: float) -> nn.Module:
     weights = Weights(model, NETWORK.prunable)
     w = weights.vector()
     scores = Shape.of(model, weights).map(lamp, w) * w
-    kept = hard_threshold(scores, kept_weights(weights.size, sparsity))[1]
-    weights.assign(torch.zeros_like(w).index_copy_(0, kept, w[kept]))
+    kept = top_k(scores, kept_weights(weights.size, sparsity))
+    weights.assign(keep(w, kept))
     return model
 
 

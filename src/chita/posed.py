@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import torch
 from torch import Tensor
 
 from chita.division import Division
@@ -14,6 +13,7 @@ from chita.l0.constraint import Constraint
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import Solution, solve_problem
+from chita.l0.threshold import keep
 from chita.matrix import GradientMatrix
 from chita.metric import Shape, metric_scale
 from chita.storage.scaled import ScaledMatrix
@@ -75,9 +75,7 @@ class Posed:
 
     def still(self, solution: Solution) -> Tensor:
         """w0 on the support of a solution, zero elsewhere, (p,)."""
-        support = solution.support
-        w0 = self.w0.to(solution.w.dtype)
-        return torch.zeros_like(w0).index_copy_(0, support, w0[support])
+        return keep(self.w0.to(solution.w.dtype), solution.support)
 
     def _layout(self, form: Form) -> Layout:
         layout = self.division.layout

@@ -13,7 +13,7 @@ from chita.config import kept_weights
 from chita.errors import ChitaError
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.sparsifier import Sparsifier
-from chita.l0.threshold import top_k
+from chita.l0.threshold import keep, top_k
 from chita.weights import Patterns, Weights
 
 K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
@@ -100,8 +100,7 @@ class VariationalDropout(Sparsifier):
         kept = top_k(
             log_alpha.max() - log_alpha, kept_weights(self.weights.size, self._plan.sparsity)
         )
-        vector = self.weights.vector()
-        self.weights.assign(torch.zeros_like(vector).index_copy_(0, kept, vector[kept]))
+        self.weights.assign(keep(self.weights.vector(), kept))
 
     def state_dict(self) -> dict[str, Any]:
         return {

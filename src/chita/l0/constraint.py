@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from chita.l0.threshold import top_k
+from chita.l0.threshold import keep, top_k
 from chita.ranks import ALONE, Ranks
 
 
@@ -62,7 +62,7 @@ class Constraint(ABC):
     def project(self, x: Tensor, k: int, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
         """P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
         kept = self.largest(x, k, ranks)
-        return torch.zeros_like(x).index_copy_(0, kept, x[kept]), kept
+        return keep(x, kept), kept
 
 
 class AnySupport(Constraint):

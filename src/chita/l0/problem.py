@@ -15,6 +15,7 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.l0.constraint import ANY_SUPPORT, AnySupport, Constraint
+from chita.l0.threshold import keep
 from chita.matrix import GradientMatrix
 from chita.ranks import Ranks
 
@@ -116,7 +117,7 @@ class Problem:
 
     def unmoved(self, support: Tensor) -> Iterate:
         """w0 on a support, zero elsewhere."""
-        return self.at(torch.zeros_like(self.w0).index_copy_(0, support, self.w0[support]), support)
+        return self.at(keep(self.w0, support), support)
 
     def gradient(self, x: Iterate) -> Tensor:
         """grad Q = A^T rho + mu d, shape (p,): one pass over A."""

@@ -34,7 +34,12 @@ def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
 def hard_threshold(x: Tensor, k: int, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
     """P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
     kept = top_k(x, k, ranks)
-    return torch.zeros_like(x).index_copy_(0, kept, x[kept]), kept
+    return keep(x, kept), kept
+
+
+def keep(x: Tensor, support: Tensor) -> Tensor:
+    """x on a support (indices), zero elsewhere, (p,)."""
+    return torch.zeros_like(x).index_copy_(0, support, x[support])
 
 
 def _kth_largest(magnitude: Tensor, k: int, ranks: Ranks) -> Tensor:
