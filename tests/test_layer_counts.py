@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita.errors import ChitaError
-from chita.layer_counts import erk_counts, share_out, top_k_mask, uniform_counts
+from chita.layer_counts import erk_counts, erk_shares, share_out, top_k_mask, uniform_counts
 from chita.weights import Weights
 from chita.zoo import NETWORKS, ResNet20
 
@@ -87,6 +87,11 @@ def test_more_than_there_is_is_refused() -> None:
 
 def test_the_same_share_of_every_layer() -> None:
     assert uniform_counts([1000, 200, 10], 121) == [100, 20, 1]
+
+
+def test_a_scalar_has_a_share_of_its_own() -> None:
+    assert erk_counts([(), (8, 4), (1,)], 14) == [1, 12, 1]
+    assert erk_shares([(), (8, 4), (1,)]) == [1, 12, 1]
 
 
 def test_exactly_k_among_equals() -> None:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.l0.problem import NOT_SHARED
+from chita.methods import able
 from chita.ranks import ALONE, Ranks
 from chita.resume import fingerprint
 from chita.supports import Supports
@@ -34,7 +35,7 @@ def agreed_ranks(
     if not method.streams:
         raise ChitaError(
             f"method {method.name!r} runs in one process, and there are {size} ranks; "
-            "auto, chita++, chita-bso and chita-cd share the work"
+            f"{able(lambda method: method.streams)} share the work"
         )
     if not supports.any:
         raise ChitaError(NOT_SHARED.format(size))

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 
 from chita.errors import ChitaError
-from chita.layer_counts import share_out
+from chita.layer_counts import erk_shares, share_out
 
 GLOBAL, UNIFORM, ERK = RULES = ("global", "uniform", "erk")
 
@@ -92,7 +92,7 @@ def allocate(
         most.append(many)
     _check_total(k, sum(sizes.values()), sum(least), sum(most))
     if rule in (UNIFORM, ERK):
-        shares = [sum(shape) for shape in shapes.values()] if rule == ERK else list(sizes.values())
+        shares = erk_shares(shapes.values()) if rule == ERK else list(sizes.values())
         least = most = share_out(k, shares, most, least)
     return Allocation(tuple(sizes.values()), tuple(least), tuple(most), k)
 

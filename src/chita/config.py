@@ -12,7 +12,7 @@ from chita.allocation import GLOBAL, RULES
 from chita.errors import ChitaError
 from chita.floor import Floor
 from chita.guard import Forms
-from chita.methods import METHODS, Method, get_method
+from chita.methods import Method, able, get_method
 from chita.metric import METRICS
 from chita.pattern import NM, Pattern, parse_pattern
 from chita.schedule import sparsities
@@ -103,8 +103,8 @@ class PruneConfig:
         curvature = self.resolve_method().curvature
         if self.metric not in (None, "plain") and curvature != "fisher":
             raise ChitaError(
-                f"metric={self.metric!r} needs gradients, which method "
-                f"{self.method!r} does not use; 'auto' and 'chita++' do"
+                f"metric={self.metric!r} needs gradients, which method {self.method!r} does not "
+                f"use; {able(lambda method: method.curvature == 'fisher')} do"
             )
         for name in ("max_loss_increase", "min_accuracy"):
             value = getattr(self, name)
@@ -125,8 +125,8 @@ class PruneConfig:
         limited = self.allocation != GLOBAL or self.at_least or self.at_most
         if limited and not self.resolve_method().constrained:
             raise ChitaError(
-                f"method {self.method!r} cannot keep to allocation, at_least or at_most; 'chita++' "
-                "and most others can"
+                f"method {self.method!r} cannot keep to allocation, at_least or at_most; "
+                f"{able(lambda method: method.constrained)} can"
             )
 
     def _make_plain(self) -> None:
@@ -151,18 +151,17 @@ class PruneConfig:
                 f"got {self.sparsity!r}"
             )
         if not self.resolve_method().constrained:
-            able = sorted(name for name, method in METHODS.items() if method.constrained)
             raise ChitaError(
                 f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
-                f"{', '.join(able)} do"
+                f"{able(lambda method: method.constrained)} do"
             )
 
     def _check_sweeps(self, method: Method) -> None:
         if self.block_sweeps and (self.block_size is None or not method.streams):
-            able = sorted(name for name, method in METHODS.items() if method.streams)
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
-                f"{', '.join(able)}, got block_size={self.block_size!r} and method={self.method!r}"
+                f"{able(lambda method: method.streams)}, got "
+                f"block_size={self.block_size!r} and method={self.method!r}"
             )
 
     def resolve_method(self) -> Method:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -64,7 +64,12 @@ def erk_counts(shapes: Sequence[Sequence[int]], k: int) -> list[int]:
         shapes: of the layers' weights: (out, in) or (out, in, h, w).
         k: how many in all.
     """
-    return share_out(k, [sum(shape) for shape in shapes], [math.prod(shape) for shape in shapes])
+    return share_out(k, erk_shares(shapes), [math.prod(shape) for shape in shapes])
+
+
+def erk_shares(shapes: Iterable[Sequence[int]]) -> list[int]:
+    """What the numbers of weights are proportional to; a scalar counts as a vector of one."""
+    return [sum(shape or (1,)) for shape in shapes]
 
 
 def top_k_mask(scores: Tensor, k: int) -> Tensor:

@@ -6,7 +6,7 @@ import pytest
 
 from chita import ChitaError
 from chita.l0.solve import ALGORITHMS
-from chita.methods import METHODS, get_method
+from chita.methods import METHODS, able, get_method
 
 
 def test_every_method_goes_by_its_name() -> None:
@@ -55,3 +55,8 @@ def test_backsolve_is_the_default_solver() -> None:
 def test_unknown_names(name: str, solver: str | None, message: str) -> None:
     with pytest.raises(ChitaError, match=message):
         get_method(name, solver)
+
+
+def test_who_is_able_is_told_in_words() -> None:
+    assert able(lambda method: method.streams) == "auto, chita++, chita-bso, chita-cd"
+    assert "obs" not in able(lambda method: method.constrained).split(", ")

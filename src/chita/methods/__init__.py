@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from chita.errors import ChitaError
 from chita.methods.auto import AUTO
 from chita.methods.cbs import CBS
@@ -24,7 +26,7 @@ METHODS: dict[str, Method] = {
 }
 SOLVERS: dict[str, Method] = {"bso": CHITA_BSO, "cd": CHITA_CD}
 
-__all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "get_method"]
+__all__ = ["METHODS", "SOLVERS", "Curvature", "Method", "able", "get_method"]
 
 
 def get_method(name: str, solver: str | None = None) -> Method:
@@ -38,3 +40,8 @@ def get_method(name: str, solver: str | None = None) -> Method:
     if not isinstance(solver, str) or solver not in SOLVERS:
         raise ChitaError(f"solver must be one of {sorted(SOLVERS)}, got {solver!r}")
     return chita_plus_plus(SOLVERS[solver])
+
+
+def able(can: Callable[[Method], bool]) -> str:
+    """The names of the methods that can do something, for whoever asked it of another one."""
+    return ", ".join(sorted(name for name, method in METHODS.items() if can(method)))
