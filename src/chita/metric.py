@@ -81,14 +81,12 @@ def metric_scale(
     """D for the columns of this rank, (its p,).
 
     Args:
-        name: in METRICS.
+        name: in METRICS, but not "plain", which needs no scale.
         matrix: A, this rank's columns of it.
         w0: the weights of all ranks, (p,).
         shape: of all layers.
         columns: those of this rank.
     """
-    if name == "plain":
-        return torch.ones(matrix.p, dtype=matrix.dtype, device=matrix.device)
     if name in OF_WEIGHTS:
         return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
     diagonal = matrix.ranks.gather(column_square_norms(matrix) / matrix.n)

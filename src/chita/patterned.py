@@ -59,7 +59,7 @@ class Patterned:
     """
 
     def __init__(self, model: nn.Module, weights: Weights, name: str) -> None:
-        self.name, self.pattern, self.p = name, parse_pattern(name), weights.size
+        self.pattern, self.p = parse_pattern(name), weights.size
         matrices = input_matrices(model, weights).values()
         self.groups = [self.pattern.cut(matrix) for matrix in matrices if matrix is not None]
         layers = zip(weights, self.groups, strict=True)
