@@ -8,7 +8,7 @@ to go along the displacement are settled by the loss on held-out samples: forwar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -162,20 +162,11 @@ class Guard:
             self._form = self._first_form(solve, scout)
         form = self._form
         choice = self._search(form).choose(*_watched(form, solve, held_out_loss, trials))
-        if rivals := self.forms.beside(form):
-            rival = rivals[self._turn % len(rivals)]
-            self._turn += 1
-            search = self._search(rival)
-            if self._ridge is None and search.last is None:
-                search.choose(*_watched(rival, solve, scout, []))
-            other = search.again(*_watched(rival, solve, held_out_loss, trials))
-            if other.rank < choice.rank:
-                choice, form = other, rival
+        rival = self._rival(form, solve, held_out_loss, scout, trials)
+        if rival is not None and rival[0].rank < choice.rank:
+            choice, form = rival
         self._form = form
-        step = 1.0
-        if self._steps:
-            points = _points(choice, still(choice.solution), self._steps)
-            choice, step = _best_step(form, choice, points, held_out_loss, trials)
+        choice, step = self._best_step(form, choice, still, held_out_loss, trials)
         if math.isinf(choice.rank):
             raise ChitaError(
                 f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
@@ -205,6 +196,46 @@ class Guard:
                 if found < least:
                     best, least = form, found
         return best
+
+    def _rival(
+        self,
+        form: Form,
+        solve: SolveForm,
+        held_out_loss: HeldOutLoss,
+        scout: HeldOutLoss,
+        trials: list[Trial],
+    ) -> tuple[Choice, Form] | None:
+        """The form beside this one whose turn it is, and its choice; None if it is the only one."""
+        rivals = self.forms.beside(form)
+        if not rivals:
+            return None
+        rival = rivals[self._turn % len(rivals)]
+        self._turn += 1
+        search = self._search(rival)
+        if self._ridge is None and search.last is None:
+            search.choose(*_watched(rival, solve, scout, []))
+        return search.again(*_watched(rival, solve, held_out_loss, trials)), rival
+
+    def _best_step(
+        self,
+        form: Form,
+        choice: Choice,
+        still: Still,
+        held_out_loss: HeldOutLoss,
+        trials: list[Trial],
+    ) -> tuple[Choice, float]:
+        """The best point between the masked weights and the solution, and its share of the way."""
+        masked = still(choice.solution)
+        moved = choice.solution.w - masked
+        best, share = choice, 1.0
+        for step in self._steps:
+            solution = replace(choice.solution, w=masked + step * moved)
+            loss = held_out_loss(solution.w)
+            trials.append(Trial(form, choice.ridge, step, loss))
+            found = Choice(solution, choice.ridge, loss)
+            if found.rank < best.rank:
+                best, share = found, step
+        return best, share
 
     def _search(self, form: Form) -> RidgeSearch:
         return self._searches.setdefault(form, RidgeSearch(self._ridge))
@@ -240,30 +271,3 @@ def _watched(
         return found
 
     return solve_form, loss
-
-
-def _points(
-    choice: Choice, still: Tensor, steps: Sequence[float]
-) -> Iterator[tuple[float, Solution]]:
-    """Points between the masked weights and the solution, with their shares of the way."""
-    moved = choice.solution.w - still
-    for step in steps:
-        yield step, replace(choice.solution, w=still + step * moved)
-
-
-def _best_step(
-    form: Form,
-    choice: Choice,
-    points: Iterable[tuple[float, Solution]],
-    held_out_loss: HeldOutLoss,
-    trials: list[Trial],
-) -> tuple[Choice, float]:
-    """The best of the choice and the points, and its share of the way."""
-    best, share = choice, 1.0
-    for step, solution in points:
-        loss = held_out_loss(solution.w)
-        trials.append(Trial(form, choice.ridge, step, loss))
-        found = Choice(solution, choice.ridge, loss)
-        if found.rank < best.rank:
-            best, share = found, step
-    return best, share
