@@ -78,6 +78,15 @@ def test_no_more_is_read_than_is_needed() -> None:
     assert data.given == 3 + 2
 
 
+def test_a_peek_takes_nothing() -> None:
+    stream = SampleStream(numbered([0, 2, 3]))
+    assert numbers_of(next(stream.take(1, 1))) == [0]
+    first = stream.peek()
+    assert first is not None and numbers_of(first) == [0, 1]
+    assert numbers_of(next(stream.take(3, 3))) == [1, 2, 3]
+    assert SampleStream(numbered([0])).peek() is None
+
+
 def test_a_data_loader_works() -> None:
     loader = DataLoader(TensorDataset(torch.arange(7.0).unsqueeze(1), torch.arange(7)), 3)
     stream = SampleStream(loader)

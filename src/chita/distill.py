@@ -57,7 +57,10 @@ def distilled(
         seed: of the random directions.
     """
     stream = _Inputs(batches, seed)
-    stream.dense = Dense(model, stream.look(), seed, squares=name == "distill-mse")
+    first = stream.peek()
+    if first is None:
+        raise ChitaError("batches hold no samples")
+    stream.dense = Dense(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
 
 
@@ -65,13 +68,6 @@ class _Inputs(SampleStream):
     """A stream of inputs alone; what is taken from it has the answers of `dense` for targets."""
 
     dense: Dense
-
-    def look(self) -> Batch:
-        """The first batch, without targets."""
-        first = next(self._read(), None)
-        if first is None:
-            raise ChitaError("batches hold no samples")
-        return first
 
     def parse(self, number: int, given: Any) -> Batch:
         """The inputs of a given batch. In place of the targets, each sample has a number."""

@@ -94,9 +94,13 @@ class SampleStream:
             self._rest = self._next()
         self.skip(given - self._place[1])
 
+    def peek(self) -> Batch | None:
+        """The first batch of a pass that is begun for it alone; None if there are no samples."""
+        return next(self._read(), None)
+
     def first(self) -> Batch | None:
         """The first batch of each pass; None if there is none, or not the same one each time."""
-        return next(self._read(), None) if self._passes_are_alike() else None
+        return self.peek() if self._passes_are_alike() else None
 
     def _passes_are_alike(self) -> bool:
         """Whether that is known: a DataLoader, say, may draw a new order, or augment."""
@@ -183,7 +187,7 @@ def first_sample(batches: Any) -> Batch | None:
     """One sample of data given to a method that needs none; None if it cannot be had."""
     try:
         stream = SampleStream(batches)
-        next(stream._read(), None)
+        stream.peek()
     except ChitaError:
         return None
     return stream.sample
