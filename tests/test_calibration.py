@@ -64,9 +64,9 @@ def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, row
         (100, {}, 1, 80, 20),  # few: a row each, and a fifth to choose by
         (1000, {}, 1, 800, 200),
         (1000, {"samples": 700}, 1, 700, 262),  # which two samples a row could not give
-        (1300, {}, 1, 1000, 300),
-        (2550, {}, 2, 1000, 550),
-        (2500, {}, 2, 1000, 500),  # the rows are 1000; what is left over is held out
+        (1300, {}, 2, 520, 260),  # all are used, in fewer rows
+        (2550, {"samples": 1000}, 2, 1000, 550),  # the rows asked for, and the rest held out
+        (2500, {}, 2, 1000, 500),
         (10_000, {}, 8, 1000, 2000),
         (30_000, {}, 16, 1000, 4000),  # no more than 16 are averaged, nor a quarter held out
         (30_000, {"samples": 100}, 16, 100, 600),  # three eighths of few

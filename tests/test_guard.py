@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from chita import ChitaError, Solution
-from chita.guard import STEPS, Form, Forms, Guard, Guarded
+from chita.guard import MASK, STEPS, Form, Forms, Guard, Guarded
 
 METRICS, BLOCKS, TERMS = ("plain", "fisher", "lamp"), (None, 2000), (True, False)
 FORMS = Forms(METRICS, [(size, 0) for size in BLOCKS], TERMS)
 ALL = [Form(*parts) for parts in product(METRICS, BLOCKS, TERMS)]
 ONE = Forms(("plain",), ((None, 0),), (True,))
 FIRST = ALL[0]
+MASKED = torch.tensor([2])  # the support of the mask
 
 Loss = Callable[[Form, float, float], float]  # form, lambda, step -> the held-out loss
 
@@ -55,8 +56,9 @@ class World:
         return self.loss(w)
 
     def stage(self, guard: Guard) -> Guarded:
+        nothing = torch.zeros(3, dtype=torch.float64)
         return guard.choose(
-            self.solve, lambda solution: torch.zeros_like(solution.w), self.loss, self.scout
+            self.solve, lambda _: nothing, lambda _: (nothing, MASKED), self.loss, self.scout
         )
 
 
@@ -88,9 +90,10 @@ def test_the_choice_is_the_best_that_was_tried(seed: int, mask: float, stages: i
         losses = [trial.loss for trial in chosen.trials if not math.isnan(trial.loss)]
         assert chosen.choice.held_out_loss == min(losses) <= mask
         assert chosen.choice.held_out_loss == world.loss(chosen.choice.solution.w)
-        assert [trial.step for trial in chosen.trials[-2:]] == list(STEPS)
-        if chosen.step == 0:
+        assert [trial.step for trial in chosen.trials[-2:]] == [*STEPS, MASK]
+        if chosen.step == MASK:
             assert not bool(chosen.choice.solution.w.any())
+            assert chosen.choice.solution.support is MASKED
         else:
             w = world.solve(chosen.form, chosen.choice.ridge).w
             torch.testing.assert_close(chosen.choice.solution.w, chosen.step * w)
@@ -121,6 +124,19 @@ def test_the_first_stage_looks_at_every_kind_of_form() -> None:
     assert {form.first_order for form in world.scouted} == set(TERMS)
     assert "fisher metric, blocks of 2000, without the first-order term, lambda = 0.1" in chosen.why
     assert f"the least of {len(chosen.trials)}" in chosen.why
+
+
+def test_the_first_stage_goes_round_until_no_form_beside_it_is_better() -> None:
+    """Blocks that are best with the first-order term are not the best without it."""
+
+    def tangled(form: Form, ridge: float, step: float) -> float:
+        right = (form.block_size is None) == form.first_order
+        return 2 - 0.1 * right - 0.3 * (not form.first_order) - 0.5 * (form.metric == "lamp")
+
+    world = World(tangled)
+    chosen = world.stage(Guard(FORMS))
+    assert chosen.form == Form("lamp", 2000, False)
+    assert world.scouted >= set(FORMS.beside(chosen.form))
 
 
 def test_later_stages_try_one_other_form_each_in_turn() -> None:
@@ -154,7 +170,7 @@ def test_a_later_stage_costs_few_candidates() -> None:
     for _ in range(6):
         world.stage(guard)
     world.solved.clear()
-    assert len(world.stage(guard).trials) == 3 + 1 + len(STEPS)
+    assert len(world.stage(guard).trials) == 3 + 1 + len(STEPS) + 1
     assert len(world.solved) == 4
 
 

@@ -64,6 +64,24 @@ def test_every_stage_says_what_was_chosen_and_why() -> None:
         assert row["accepted"] and row["accuracy"] is None
 
 
+def test_the_sparsity_is_met_to_the_weight() -> None:
+    """With so few samples that the mask alone wins some stages, after weights were exchanged."""
+    stayed = 0
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(40, 20, generator=generator)
+        model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 5))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        result = prune(model, [(x, x[:, :5].argmax(1))], sparsity=0.5, stages=3)
+        stayed += sum(row.step == 0 for row in result.stages[1:])
+        assert result.sparsity == 0.5
+        for name, mask in result.masks.items():
+            assert torch.equal(mask, model.get_parameter(name) != 0)
+    assert stayed
+
+
 def test_the_guards_time_is_counted() -> None:
     result = prune(tiny(), cut(points(40), 8), sparsity=0.8)
     seconds = result.seconds

@@ -65,10 +65,13 @@ def _to_hold_out(samples: int, config: PruneConfig) -> int:
 
 
 def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig) -> int:
-    """m, so that the data give the rows wanted: 16 if they can, less if they are few.
+    """m: 16 if the data can give the rows wanted, less if they are few.
 
-    Rounded down: one sample more in a row would cost rows, or ask for more than there are.
+    Every stage is to see all samples there are, if need be in fewer rows; but rows that were asked
+    for are given.
     """
     most = wanted * BATCH
     have = stream.count(most + _to_hold_out(most, config))
-    return min(max(int(have * (1 - HELD_OUT_SHARE)) // wanted, 1), BATCH)
+    in_a_row = have * (1 - HELD_OUT_SHARE) / wanted
+    batch = math.ceil(in_a_row) if config.samples is None else int(in_a_row)
+    return min(max(batch, 1), BATCH)

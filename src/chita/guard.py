@@ -18,7 +18,8 @@ from chita.errors import ChitaError
 from chita.l0.solve import Solution
 from chita.ridge import Choice, HeldOutLoss, RidgeSearch
 
-STEPS = (0.5, 0.0)  # shares of the displacement to try beside all of it; 0 is the mask alone
+STEPS = (0.5,)  # shares of the displacement to try beside all of it
+MASK = 0.0  # the share where nothing moves: the mask alone
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,15 @@ class Forms:
         return Form(self.metrics[0], size, self.first_order[0], sweeps)
 
     def kinds_beside(self, form: Form) -> list[list[Form]]:
-        """Those that differ in the metric alone, in blocks alone, in the first-order term alone."""
+        """Those that differ in the metric alone, in the first-order term alone, in blocks alone."""
         return [
             [replace(form, metric=m) for m in self.metrics if m != form.metric],
+            [replace(form, first_order=f) for f in self.first_order if f != form.first_order],
             [
                 replace(form, block_size=size, block_sweeps=sweeps)
                 for size, sweeps in self.blocks
                 if (size, sweeps) != (form.block_size, form.block_sweeps)
             ],
-            [replace(form, first_order=f) for f in self.first_order if f != form.first_order],
         ]
 
     def beside(self, form: Form) -> list[Form]:
@@ -112,8 +113,9 @@ class Guarded:
             return ""
         what = f"{self.form}, lambda = {self.choice.ridge:.2g}"
         if self.step < 1:
-            what += ", mask alone" if self.step == 0 else f", {self.step:.0%} of the displacement"
-        masks = [trial.loss for trial in self.trials if trial.step == 0]
+            moved = f"{self.step:.0%} of the displacement"
+            what += ", mask alone" if self.step == MASK else f", {moved}"
+        masks = [trial.loss for trial in self.trials if trial.step == MASK]
         alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
         loss = self.choice.held_out_loss
         return f"{what}: held-out loss {loss:.4g}, the least of {len(self.trials)}{alone}"
@@ -121,6 +123,7 @@ class Guarded:
 
 SolveForm = Callable[[Form, float], Solution]  # form and lambda -> the solution of the stage
 Still = Callable[[Solution], Tensor]  # w0 on the support of a solution, zero elsewhere
+Mask = Callable[[Form], tuple[Tensor, Tensor]]  # P_k(w0) in the metric of a form, and its support
 
 
 class Guard:
@@ -132,7 +135,7 @@ class Guard:
     Args:
         forms: to choose from.
         ridge: the lambda given, or None to search for it.
-        steps: shares of the displacement to try.
+        steps: shares of the displacement to try, with the mask alone; none, and neither is tried.
     """
 
     def __init__(
@@ -144,13 +147,19 @@ class Guard:
         self._turn = 0
 
     def choose(
-        self, solve: SolveForm, still: Still, held_out_loss: HeldOutLoss, scout: HeldOutLoss
+        self,
+        solve: SolveForm,
+        still: Still,
+        mask: Mask,
+        held_out_loss: HeldOutLoss,
+        scout: HeldOutLoss,
     ) -> Guarded:
         """The best of this stage's candidates.
 
         Args:
             solve: gives the solution of the stage.
             still: gives w0 on its support.
+            mask: gives w0 with its largest weights only.
             held_out_loss: the true loss.
             scout: the same on fewer samples, to tell one form from another for the first time.
 
@@ -166,7 +175,7 @@ class Guard:
         if rival is not None and rival[0].rank < choice.rank:
             choice, form = rival
         self._form = form
-        choice, step = self._best_step(form, choice, still, held_out_loss, trials)
+        choice, step = self._best_step(form, choice, still, mask, held_out_loss, trials)
         if math.isinf(choice.rank):
             raise ChitaError(
                 f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
@@ -180,21 +189,20 @@ class Guard:
         return Guarded(Choice(solve(form, ridge), ridge, None), form, 1.0, [])
 
     def _first_form(self, solve: SolveForm, scout: HeldOutLoss) -> Form:
-        """One kind of form after the other, the best of each kept."""
+        """One kind after the other, the best of each kept, and round again until none is better:
+        what blocks are good for depends on the first-order term, and that on the metric."""
+        best, ranks = self.forms.first, dict[Form, float]()
 
         def rank(form: Form) -> float:
-            return self._search(form).choose(*_watched(form, solve, scout, [])).rank
+            if form not in ranks:
+                ranks[form] = self._search(form).choose(*_watched(form, solve, scout, [])).rank
+            return ranks[form]
 
-        best = self.forms.first
-        kinds = len(self.forms.kinds_beside(best))
-        if not self.forms.beside(best):
-            return best
-        least = rank(best)
-        for kind in range(kinds):
-            ranks = {form: rank(form) for form in self.forms.kinds_beside(best)[kind]}
-            for form, found in ranks.items():
-                if found < least:
-                    best, least = form, found
+        before = None
+        while self.forms.beside(best) and best != before:
+            before = best
+            for kind in range(len(self.forms.kinds_beside(best))):
+                best = min([best, *self.forms.kinds_beside(best)[kind]], key=rank)
         return best
 
     def _rival(
@@ -221,18 +229,27 @@ class Guard:
         form: Form,
         choice: Choice,
         still: Still,
+        mask: Mask,
         held_out_loss: HeldOutLoss,
         trials: list[Trial],
     ) -> tuple[Choice, float]:
-        """The best point between the masked weights and the solution, and its share of the way."""
-        masked = still(choice.solution)
-        moved = choice.solution.w - masked
-        best, share = choice, 1.0
-        for step in self._steps:
-            solution = replace(choice.solution, w=masked + step * moved)
-            loss = held_out_loss(solution.w)
+        """The best of the solution, points on the way to it and the mask alone; the share of the
+        way. The mask has a support of its own: weights that joined the solution's are zero in w0,
+        and fewer than k would be left."""
+        solution, best, share = choice.solution, choice, 1.0
+        if not self._steps:
+            return best, share
+        from_here = still(solution)
+        points = {
+            step: replace(solution, w=from_here + step * (solution.w - from_here))
+            for step in self._steps
+        }
+        w, support = mask(form)
+        points[MASK] = replace(solution, w=w, support=support)
+        for step, point in points.items():
+            loss = held_out_loss(point.w)
             trials.append(Trial(form, choice.ridge, step, loss))
-            found = Choice(solution, choice.ridge, loss)
+            found = Choice(point, choice.ridge, loss)
             if found.rank < best.rank:
                 best, share = found, step
         return best, share

@@ -77,6 +77,13 @@ class Posed:
         """w0 on the support of a solution, zero elsewhere, (p,)."""
         return keep(self.w0.to(solution.w.dtype), solution.support)
 
+    def mask(self, form: Form) -> tuple[Tensor, Tensor]:
+        """P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
+        measured, division = self._in_metric(form.metric), self.division
+        own = self.constraint.largest(measured.w0, self.k, division.ranks)
+        support = division.ranks.gather(own + division.columns.start)
+        return keep(self.w0.to(measured.w0.dtype), support), support
+
     def _layout(self, form: Form) -> Layout:
         layout = self.division.layout
         if form.block_size == layout.block_size:

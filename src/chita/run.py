@@ -324,5 +324,7 @@ class Run:
         )
         if self.held_out.batches:
             held_out = self.held_out
-            return self.guard.choose(posed.solve, posed.still, held_out.loss, held_out.scout)
+            return self.guard.choose(
+                posed.solve, posed.still, posed.mask, held_out.loss, held_out.scout
+            )
         return self.guard.only(posed.solve)
