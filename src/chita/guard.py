@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from chita.errors import ChitaError
+from chita.finite import finite_or_none
 from chita.l0.solve import Solution
 from chita.ridge import Choice, HeldOutLoss, RidgeSearch
 
@@ -91,8 +92,8 @@ class Trial:
     loss: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON, which knows no loss that is not finite."""
-        loss = self.loss if math.isfinite(self.loss) else None
+        """Ready for JSON."""
+        loss = finite_or_none(self.loss)
         return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": loss}
 
 

@@ -148,7 +148,7 @@ class PruneResult:
             "counts": self.counts.to_dict(),
             "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
             "stages": [asdict(row) for row in self.stages],
-            "repairs": [asdict(row) for row in self.repairs],
+            "repairs": [row.to_dict() for row in self.repairs],
         }
 
     def __str__(self) -> str:

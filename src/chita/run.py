@@ -214,7 +214,9 @@ class Run:
         """Batch norm and biases, where that helps the pruned network."""
         if self.dense is None:
             return []
-        return repair(self.model, self.dense, lambda model: self.held_out.loss_now())
+        return repair(
+            self.model, self.dense, self.held_out.loss_now, lambda loss: self.judge(loss)[1]
+        )
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
