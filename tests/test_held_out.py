@@ -8,25 +8,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.batch import Batch, parse_batch
-from chita.held_out import SCOUT, HeldOut
+from chita.held_out import SCOUT, SCOUT_LEAST, HeldOut
 from chita.ranks import Ranks
 from chita.weights import Weights
 
 from .pruning import Watch, cut, points, same, snapshot, tiny
 
 
-def held_out(model: nn.Module, size: int = 3) -> HeldOut:
-    return HeldOut(model, Weights(model), batches(size), None)
+def held_out(model: nn.Module, size: int = 3, count: int = 20) -> HeldOut:
+    return HeldOut(model, Weights(model), batches(size, count), None)
 
 
-def batches(size: int) -> list[Batch]:
-    """20 samples: the last batch may be smaller."""
-    return [parse_batch(number, pair) for number, pair in enumerate(cut(points(20), size))]
+def batches(size: int, count: int) -> list[Batch]:
+    """The last one may be smaller."""
+    return [parse_batch(number, pair) for number, pair in enumerate(cut(points(count), size))]
 
 
-def truth(w: Tensor, samples: int = 20) -> float:
-    """The mean over samples, of a model that has these weights."""
-    model, (x, t) = tiny(), points(20)
+def truth(w: Tensor, samples: int = 20, count: int = 20) -> float:
+    """The mean over the first `samples` of `count`, of a model that has these weights."""
+    model, (x, t) = tiny(), points(count)
     Weights(model).assign(w)
     with torch.no_grad():
         return functional.cross_entropy(model(x[:samples]), t[:samples]).item()
@@ -42,9 +42,16 @@ def test_the_loss_of_other_weights_leaves_the_models_alone() -> None:
 
 
 def test_a_scout_looks_at_a_part() -> None:
-    w = Weights(tiny(seed=1)).vector()
-    assert held_out(tiny(), size=2).scout(w) == pytest.approx(truth(w, 2 * (10 // SCOUT)))
-    assert held_out(tiny(), size=20).scout(w) == pytest.approx(truth(w))  # of one batch, all
+    """A quarter of many samples, but no less than few, and whole batches."""
+    w, many = Weights(tiny(seed=1)).vector(), SCOUT * SCOUT_LEAST + 400
+    for count, size, seen in (
+        (many, 10, many // SCOUT + 4),  # 356 samples: 36 batches of 10
+        (1000, 100, 300),
+        (1000, 256, 256),
+        (20, 2, 20),
+    ):
+        found = held_out(tiny(), size, count).scout(w)
+        assert found == pytest.approx(truth(w, seen, count))
 
 
 def test_no_gradients_are_taken_and_time_is_counted() -> None:

@@ -241,6 +241,12 @@ def test_batch_norm_is_repaired_where_that_helps(stale: bool) -> None:
     assert row.kept == moved == (row.loss_after < row.loss_before) == stale
 
 
+def test_one_sample_is_too_few_to_repair_batch_norm_and_costs_no_run() -> None:
+    result = prune(batch_normed(False), cut(points(40), 1), sparsity=0.5, samples=1, batch=1)
+    assert result.sparsity > 0.45
+    assert [row.repair for row in result.repairs] == ["biases"]
+
+
 def test_a_repair_does_not_break_the_floor() -> None:
     """Batch norm's right statistics would halve the outputs, which this loss is all about."""
     model, (x, _) = batch_normed(False), points(200)

@@ -136,6 +136,18 @@ def test_a_floor_that_breaks_undoes_the_repair() -> None:
     assert torch.equal(model.state_dict()["1.running_mean"], before["1.running_mean"])
 
 
+def test_a_repair_that_cannot_be_done_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Batch norm takes no single value for a channel; the biases are repaired all the same."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    one = Batch(((torch.ones(1, 4),), torch.zeros(1, dtype=torch.int64)), 1)
+    dense = DenseMeans(model, Weights(model), [one])
+    before, losses = copy_of(model), iter([2.0, 1.0])
+    rows = repair(model, dense, lambda: next(losses), always)
+    assert rows == [RepairRow(BIASES, 2.0, 1.0, True)]
+    assert "the repair of batch norm is left out: the model fails on inputs" in caplog.text
+    assert torch.equal(model.state_dict()["1.running_var"], before["1.running_var"])
+
+
 def test_rows_are_ready_for_json() -> None:
     row = RepairRow(BIASES, math.inf, 1.0, True)
     assert json.loads(json.dumps(row.to_dict(), allow_nan=False)) == {

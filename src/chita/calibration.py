@@ -27,11 +27,13 @@ class Calibration:
         rows: n, the rows of A.
         batch: m, the samples in a row.
         held_out: other samples, to choose by.
+        at_once: how many samples a forward pass may take.
     """
 
     rows: int
     batch: int
     held_out: list[Batch]
+    at_once: int = 1
 
 
 def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
@@ -52,7 +54,8 @@ def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
             + (", or give ridge a number" if config.held_out_for == "ridge='auto'" else "")
         )
     rows = min(wanted, (have - held) // batch)
-    return Calibration(rows, batch, stream.hold_out(held, 256) if held else [])
+    at_once = stream.at_once(least=batch)
+    return Calibration(rows, batch, stream.hold_out(held, at_once) if held else [], at_once)
 
 
 def _to_hold_out(samples: int, config: PruneConfig) -> int:

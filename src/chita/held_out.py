@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,8 @@ from chita.gradients import Loss, total_loss
 from chita.ranks import ALONE, Ranks
 from chita.weights import Weights
 
-SCOUT = 4  # one batch in so many tells one form of a problem from another
+# What tells one form of a problem from another: one sample in so many, but this many at least.
+SCOUT, SCOUT_LEAST = 4, 256
 
 
 class HeldOut:
@@ -37,6 +39,7 @@ class HeldOut:
         self.ranks: Ranks = ALONE
         self.seconds = 0.0
         self._model, self._weights, self._loss = model, weights, loss
+        self._scouts = _first(batches, max(sum(b.size for b in batches) // SCOUT, SCOUT_LEAST))
 
     def loss(self, w: Tensor) -> float:
         """The mean loss of the model with the weights w, (p,)."""
@@ -46,7 +49,7 @@ class HeldOut:
     def scout(self, w: Tensor) -> float:
         """The same on a part of the samples."""
         with self._weights.lent(w):
-            return self._mean(self.batches[: max(1, len(self.batches) // SCOUT)])
+            return self._mean(self._scouts)
 
     def loss_now(self) -> float:
         """The loss of the model as it is."""
@@ -59,3 +62,9 @@ class HeldOut:
         both = self.ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
         self.seconds += time.perf_counter() - start
         return float(both[0] / both[1])
+
+
+def _first(batches: Sequence[Batch], samples: int) -> list[Batch]:
+    """The first batches, until so many samples are in them."""
+    before = accumulate((batch.size for batch in batches), initial=0)
+    return [batch for batch, seen in zip(batches, before, strict=False) if seen < samples]

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from chita.batch_norm import batch_norm_layers, reestimate_batch_norm
 from chita.bias_correction import DenseMeans
+from chita.errors import ChitaError
 from chita.finite import finite_or_none
 
 BATCH_NORM = "batch norm"
@@ -66,7 +67,8 @@ def repair(
         holds: whether the model as it is, which has this held-out loss, keeps to the floor.
 
     Returns:
-        A row for each repair that there was something to do for.
+        A row for each repair that there was something to do for; one that cannot be done, such as
+        batch norm's with one value for each channel, has none.
     """
     statistics = [buffer for layer in batch_norm_layers(model) for buffer in layer.buffers()]
     repairs = (
@@ -78,8 +80,12 @@ def repair(
     for name, changed, change in repairs:
         if not changed:
             continue
-        before = held_out_loss() if loss is None else loss
-        after, kept = _try(changed, change, before, held_out_loss, holds)
+        before = loss = held_out_loss() if loss is None else loss
+        try:
+            after, kept = _try(changed, change, before, held_out_loss, holds)
+        except ChitaError as error:
+            logger.warning("the repair of %s is left out: %s", name, error)
+            continue
         loss = after if kept else before
         rows.append(RepairRow(name, before, after, kept))
         logger.info("%s", rows[-1])

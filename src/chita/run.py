@@ -113,7 +113,7 @@ class Run:
         if not self.config.guarded:
             return None
         samples = min(REPAIR_SAMPLES, self.samples * self.calibration.batch)
-        size = min(REPAIR_BATCH, samples)
+        size = min(REPAIR_BATCH, self.calibration.at_once, samples)
         taken = list(self.stream.take(samples - samples % size, size))
         return DenseMeans(self.model, self.weights, taken)
 

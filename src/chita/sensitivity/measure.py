@@ -22,7 +22,6 @@ from chita.stream import SampleStream
 from chita.weights import Patterns, Weight, Weights
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-CHUNK = 256  # samples in a forward pass
 
 
 def sensitivity(
@@ -66,7 +65,7 @@ def sensitivity(
     check_finite(weights)
     stream = SampleStream(batches, seed=seed)
     samples = stream.count(samples)
-    fixed = list(stream.take(samples, CHUNK))
+    fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)
     with convolution_trials(False):
         dense = _score(model, fixed, loss)
