@@ -67,5 +67,3 @@ def test_what_is_no_classifier_is_an_error() -> None:
     for targets, shape in ((x, r"\(6, 6\)"), (t[:, None], r"\(6, 1\)")):
         with pytest.raises(ChitaError, match=f"needs a classifier .* the targets are {shape}"):
             held_out_accuracy(tiny(), parsed([(x, targets)]))
-    with pytest.raises(ChitaError, match=r"needs labels, which loss=.distill. does not look at"):
-        held_out_accuracy(tiny(), parsed([(x, {"answer": x})]))

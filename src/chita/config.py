@@ -113,6 +113,11 @@ class PruneConfig:
             _require(name, value, _is_not_negative, "a finite number of at least 0")
             if not self.guarded:
                 raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
+        if self.min_accuracy is not None and self.loss is not None:
+            raise ChitaError(
+                f"min_accuracy needs labels, which loss={self.loss!r} does not look at; give "
+                "max_loss_increase, the most that it may diverge from the dense network"
+            )
 
     def _check_allocation(self) -> None:
         what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
