@@ -168,6 +168,17 @@ def test_the_sparsest_network_within_a_loss(most: float) -> None:
     assert all(loss is not None and loss > dense + most for loss in over)
 
 
+def test_a_schedule_ends_where_the_search_begins() -> None:
+    batches, _ = first_digits()
+    keywords: dict[str, Any] = {"samples": 50, "batch": 4, "stages": 6, "schedule": "polynomial"}
+    result = prune(mlpnet(), batches, max_loss_increase=0.005, **keywords)
+    check_search(result, 6)
+    planned = result.config.plan()
+    first = next(number for number, row in enumerate(result.stages) if not row.accepted)
+    assert [row.sparsity for row in result.stages[: first + 1]] == planned[: first + 1]
+    assert result.stages[first + 1].sparsity == sum(planned[first - 1 : first + 1]) / 2
+
+
 def test_the_sparsest_network_of_an_accuracy() -> None:
     batches, held = first_digits()
     model = mlpnet()
@@ -210,10 +221,6 @@ def test_a_floor_needs_auto_and_classes() -> None:
             prune(tiny(), data, method="obd", **{name: 0.1})
         with pytest.raises(ChitaError, match=f"{name} must be a finite number of at least 0"):
             prune(tiny(), data, **{name: -1})
-    with pytest.raises(
-        ChitaError, match="min_accuracy needs labels, which loss='distill' does not look at"
-    ):
-        prune(tiny(), data, loss="distill", min_accuracy=50.0)
 
 
 def batch_normed(stale: bool) -> nn.Sequential:

@@ -158,10 +158,11 @@ class Run:
     def next_sparsity(self) -> float | None:
         """That of the next stage, or None: planned, or for a guarded run as the loss has it."""
         config, plan = self.config, self.config.plan()
-        if config.guarded and config.schedule is None:
-            path = StagePath(config.start, float(config.sparsity), len(plan), config.hold)
-            return path.next(self.rows)
-        return plan[len(self.rows)] if len(self.rows) < len(plan) else None
+        free = config.guarded and config.schedule is None
+        path = StagePath(
+            config.start, config.sparsity, len(plan), config.hold, None if free else plan
+        )
+        return path.next(self.rows)
 
     def all_stages(self, progress: bool) -> PruneResult:
         with stage_bar(len(self.config.plan()), show=progress) as advance:
