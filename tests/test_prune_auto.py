@@ -168,6 +168,17 @@ def test_the_sparsest_network_within_a_loss(most: float) -> None:
     assert all(loss is not None and loss > dense + most for loss in over)
 
 
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({"pattern": "2:4", "exclude": "0.*"}, 0.5), ({"at_most": {"0.weight": 0.5}}, 1 - 24 / 72)],
+)
+def test_a_search_ends_where_a_pattern_or_a_limit_does(limits: dict[str, Any], most: float) -> None:
+    """Nothing is ever too bad here."""
+    result = prune(tiny(), cut(points(40), 8), max_loss_increase=100.0, **limits)
+    assert all(row.accepted for row in result.stages)
+    assert result.sparsity == pytest.approx(most)
+
+
 def test_a_schedule_ends_where_the_search_begins() -> None:
     batches, _ = first_digits()
     keywords: dict[str, Any] = {"samples": 50, "batch": 4, "stages": 6, "schedule": "polynomial"}

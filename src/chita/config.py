@@ -151,10 +151,12 @@ class PruneConfig:
                 "at_most do not go with it; keep layers dense by exclude"
             )
         if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
-            raise ChitaError(
-                f"sparsity must be at most {pattern.sparsity:.4g} for pattern={self.pattern!r}, "
-                f"got {self.sparsity!r}"
-            )
+            if self.floor is None:
+                raise ChitaError(
+                    f"sparsity must be at most {pattern.sparsity:.4g} for "
+                    f"pattern={self.pattern!r}, got {self.sparsity!r}"
+                )
+            object.__setattr__(self, "sparsity", pattern.sparsity)  # the most that is tried
         if not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "

@@ -42,7 +42,7 @@ from chita.stage_path import StagePath
 from chita.storage import HeldMatrix, SharedTarget, Store
 from chita.store import check_store, fitting_memory, pick_store
 from chita.stream import SampleStream, first_sample
-from chita.supports import Supports
+from chita.supports import Supports, within_limits
 from chita.surgeon.layer_wise import LayerInputs
 
 REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # what batch norm and biases are repaired on
@@ -62,11 +62,12 @@ class Run:
         ranks: Ranks = ALONE,
     ) -> None:
         self.began = time.perf_counter()
-        self.model, self.loss, self.config = model, loss, config
+        self.model, self.loss = model, loss
         self.row_loss = loss  # what the rows of A are gradients of
         self.method = config.resolve_method()
         check_model(model)
         self.weights = choose_weights(model, config)
+        self.config = config = within_limits(config, self.weights)
         check_finite(self.weights)
         self.supports = Supports(model, self.weights, config)
         self.rows: list[StageRow] = []
