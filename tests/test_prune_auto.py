@@ -19,7 +19,18 @@ from chita.evaluate import accuracy
 from chita.floor import CEILING
 from chita.stage_path import CLOSE
 
-from .pruning import Again, cut, digits, mlpnet, numbers, points, snapshot, tiny, unseen_digits
+from .pruning import (
+    Again,
+    Watch,
+    cut,
+    digits,
+    mlpnet,
+    numbers,
+    points,
+    snapshot,
+    tiny,
+    unseen_digits,
+)
 
 Data = tuple[Tensor, Tensor]
 
@@ -232,6 +243,20 @@ def test_a_floor_needs_auto_and_classes() -> None:
             prune(tiny(), data, method="obd", **{name: 0.1})
         with pytest.raises(ChitaError, match=f"{name} must be a finite number of at least 0"):
             prune(tiny(), data, **{name: -1})
+
+
+def test_a_network_without_classes_is_refused_before_any_gradient() -> None:
+    """One output, and a loss of its own: the largest of one is always the first."""
+    x, t = points(40)
+    model = nn.Sequential(*tiny(), nn.Linear(3, 1).double())
+    watch = Watch(model)
+
+    def binary(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(outputs, targets)
+
+    with pytest.raises(ChitaError, match=r"min_accuracy cannot be told: .* shape \(8, 1\)"):
+        prune(model, cut((x, (t[:, None] > 0).double()), 8), loss=binary, min_accuracy=50.0)
+    assert not any(watch.with_gradients)
 
 
 def batch_normed(stale: bool) -> nn.Sequential:

@@ -23,7 +23,7 @@ from chita.counts import Counts, count
 from chita.distill import distilled
 from chita.division import Division
 from chita.errors import ChitaError
-from chita.floor import held_out_accuracy
+from chita.floor import Judge
 from chita.gradients import Loss, gradient_matrix, layer_inputs
 from chita.guard import STEPS, Guard, Guarded
 from chita.held_out import HeldOut
@@ -83,7 +83,6 @@ class Run:
             self.calibration = divide_samples(self.stream, config)
         self.alpha: float | Tensor = 1 / self.calibration.batch
         self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
-        self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
         self.ranks = ranks
         self.shape = Shape.of(model, self.weights)
         forms = config.forms(self.samples, self.weights.size)
@@ -93,12 +92,13 @@ class Run:
         if self.division.ranks.size > 1:  # the columns are divided so that no block is cut
             size = forms.first.block_size
             forms = replace(forms, blocks=[pair for pair in forms.blocks if pair[0] == size])
-        self.held_out.ranks = self.division.ranks
+        held, sharers = self.calibration.held_out, self.division.ranks
+        self.held_out = HeldOut(model, self.weights, held, self.loss, sharers)
+        self.judge = Judge(self.held_out, config.floor)
         given = None if config.ridge == "auto" else config.ridge
         self.guard = Guard(forms, ridge=given, steps=STEPS if config.guarded else ())
         self.store = self._pick_store()
         self.dense = self._dense_means()
-        self.dense_loss = self.held_out.loss_now() if config.floor is not None else math.nan
         if not self.supports.kept(config.sparsity):
             logger.warning(
                 "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
@@ -216,9 +216,7 @@ class Run:
         """Batch norm and biases, where that helps the pruned network."""
         if self.dense is None:
             return []
-        return repair(
-            self.model, self.dense, self.held_out.loss_now, lambda loss: self.judge(loss)[1]
-        )
+        return repair(self.model, self.dense, self.held_out.loss_now, self.judge.holds)
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
@@ -234,7 +232,7 @@ class Run:
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
-        accuracy, accepted = self.judge(chosen.choice.held_out_loss)
+        accuracy, accepted = self.judge.judge(chosen.choice.held_out_loss)
         if not accepted:
             self.weights.replace(w0)
         guard_seconds = self.held_out.seconds - guarded_before
@@ -262,16 +260,6 @@ class Run:
         )
         logger.info("%s", row)
         return row, solution.support
-
-    def judge(self, loss: float | None) -> tuple[float | None, bool]:
-        """The held-out accuracy, if it was asked for, and whether the floor is kept."""
-        floor = self.config.floor
-        if floor is None or loss is None:
-            return None, True
-        accuracy = None
-        if floor.min_accuracy is not None:
-            accuracy = held_out_accuracy(self.model, self.held_out.batches)
-        return accuracy, floor.holds(loss, self.dense_loss, accuracy)
 
     def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
         """A at the current weights, or what stands for it, and the loss there.

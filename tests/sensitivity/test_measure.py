@@ -96,6 +96,21 @@ def test_a_regression_and_a_model_with_its_own_loss_have_no_accuracy() -> None:
     assert own.dense.accuracy is None
 
 
+def test_outputs_with_logits_have_an_accuracy() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = tiny()
+
+        def forward(self, x: Tensor) -> Any:
+            return {"logits": self.net(x)}
+
+    named = chita.sensitivity(Named(), cut(points(24), 8), sparsities=(0.5,))
+    plain = chita.sensitivity(tiny(), cut(points(24), 8), sparsities=(0.5,))
+    assert named.dense == plain.dense and plain.dense.accuracy is not None
+    assert [layer.scores for layer in named.layers] == [layer.scores for layer in plain.layers]
+
+
 @pytest.mark.parametrize("ladder", [(), (0.0, 0.5), (0.5, 0.5), (0.9, 0.5), (0.5, 1.0)])
 def test_a_ladder_must_rise(ladder: tuple[float, ...]) -> None:
     with pytest.raises(ChitaError, match="sparsities must rise"):
