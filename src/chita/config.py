@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from chita.allocation import GLOBAL, RULES
 from chita.errors import ChitaError
 from chita.floor import Floor
 from chita.guard import Forms
+from chita.l0.options import Options
 from chita.methods import Method, able, get_method
 from chita.metric import METRICS
 from chita.pattern import NM, Pattern, parse_pattern
@@ -174,6 +175,12 @@ class PruneConfig:
     def resolve_method(self) -> Method:
         """The method that the configuration names."""
         return get_method(self.method, self.solver)
+
+    def resolve_options(self) -> Options:
+        """How the method's algorithm runs."""
+        options = self.resolve_method().options
+        options = replace(options, continuation=self.continuation, seed=self.seed)
+        return options if self.iterations is None else replace(options, iterations=self.iterations)
 
     @property
     def guarded(self) -> bool:

@@ -65,6 +65,11 @@ class Forms:
         size, sweeps = self.blocks[0]
         return Form(self.metrics[0], size, self.first_order[0], sweeps)
 
+    def of_one_size(self) -> Forms:
+        """Those with blocks of the first size alone."""
+        size = self.first.block_size
+        return replace(self, blocks=[pair for pair in self.blocks if pair[0] == size])
+
     def kinds_beside(self, form: Form) -> list[list[Form]]:
         """Those that differ in the metric alone, in blocks alone, in the first-order term alone."""
         return [

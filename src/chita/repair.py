@@ -18,8 +18,12 @@ from torch import Tensor, nn
 
 from chita.batch_norm import batch_norm_layers, reestimate_batch_norm
 from chita.bias_correction import DenseMeans
+from chita.calibration import Calibration
 from chita.errors import ChitaError
 from chita.finite import finite_or_none
+from chita.weights import Weights
+
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # at most, and in a forward pass
 
 BATCH_NORM = "batch norm"
 BIASES = "biases"
@@ -47,6 +51,13 @@ class RepairRow:
         """Ready for JSON."""
         before, after = finite_or_none(self.loss_before), finite_or_none(self.loss_after)
         return {**asdict(self), "loss_before": before, "loss_after": after}
+
+
+def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
+    """What the model, not yet pruned, is to be repaired by: its means over samples of A."""
+    samples = min(REPAIR_SAMPLES, calibration.rows * calibration.batch)
+    size = min(REPAIR_BATCH, calibration.at_once, samples)
+    return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
 
 
 def repair(

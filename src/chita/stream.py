@@ -72,7 +72,7 @@ class SampleStream:
             least: that the rest of the work takes at once anyway.
         """
         if self.sample is None:
-            next(self._read(), None)
+            self.peek()
         return max(least, min(self._given, MOST_AT_ONCE))
 
     def hold_out(self, count: int, chunk: int) -> list[Batch]:
