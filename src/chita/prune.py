@@ -64,6 +64,10 @@ def prune(
     the weights of the last finished stage. In a process group of torch.distributed, all ranks must
     call it, with the same model and data: they share the work, and all get the result.
 
+    Other methods leave all but the prunable weights alone. The default, "auto", may end by changing
+    biases and the statistics of batch norm, each where that lowers the held-out loss and keeps to
+    the floor; `PruneResult.repairs` says what was done.
+
     Args:
         model: any trained module; the device is the model's.
         batches: calibration data, a list, a DataLoader or any other re-iterable of
