@@ -86,6 +86,28 @@ def test_auto_picks_the_batch_and_bounds_what_is_held_out(
     assert 8 * count <= 3 * rows * batch
 
 
+@pytest.mark.parametrize(
+    ("given", "batch", "most"),
+    [(2, 4, 4), (10, 4, 10), (300, 1, 256), (1000, 300, 300)],
+)
+def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
+    given: int, batch: int, most: int
+) -> None:
+    """Neither to hold out, nor to repair."""
+    model = tiny()
+    watch = Watch(model)
+    data = Again(cut(points(1500), given))
+    prune(model, data, method="auto", batch=batch, samples=2, sparsity=0.5, stages=1)
+    forward = [
+        len(inputs)
+        for inputs, gradients in zip(watch.inputs, watch.with_gradients, strict=True)
+        if not gradients
+    ]
+    assert max(forward) <= most
+    found = divide_samples(SampleStream(data), PruneConfig(sparsity=0.5, batch=batch))
+    assert found.at_once == most and found.held_out[0].size == most
+
+
 @pytest.mark.parametrize("size", [1, 3, 4, 13, 26])
 def test_it_does_not_matter_how_the_samples_are_batched(size: int) -> None:
     together, apart = tiny(), tiny()

@@ -100,6 +100,13 @@ def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
         PruneConfig(**keywords)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("loss", ["distill", "distill-mse"])
+def test_an_accuracy_needs_labels(loss: str) -> None:
+    with pytest.raises(ChitaError, match=f"min_accuracy needs labels, which loss='{loss}' does"):
+        PruneConfig(sparsity=0.5, loss=loss, min_accuracy=50.0)
+    PruneConfig(sparsity=0.5, loss=loss, max_loss_increase=0.1)
+
+
 def test_numbers_of_numpy_become_those_of_python() -> None:
     config = PruneConfig(
         sparsity=np.float32(0.5),  # type: ignore[arg-type]

@@ -8,25 +8,25 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.batch import Batch, parse_batch
-from chita.held_out import SCOUT, HeldOut
-from chita.ranks import Ranks
+from chita.held_out import SCOUT, SCOUT_LEAST, HeldOut
+from chita.ranks import ALONE, Ranks
 from chita.weights import Weights
 
 from .pruning import Watch, cut, points, same, snapshot, tiny
 
 
-def held_out(model: nn.Module, size: int = 3) -> HeldOut:
-    return HeldOut(model, Weights(model), batches(size), None)
+def held_out(model: nn.Module, size: int = 3, count: int = 20, ranks: Ranks = ALONE) -> HeldOut:
+    return HeldOut(model, Weights(model), batches(size, count), None, ranks)
 
 
-def batches(size: int) -> list[Batch]:
-    """20 samples: the last batch may be smaller."""
-    return [parse_batch(number, pair) for number, pair in enumerate(cut(points(20), size))]
+def batches(size: int, count: int) -> list[Batch]:
+    """The last one may be smaller."""
+    return [parse_batch(number, pair) for number, pair in enumerate(cut(points(count), size))]
 
 
-def truth(w: Tensor, samples: int = 20) -> float:
-    """The mean over samples, of a model that has these weights."""
-    model, (x, t) = tiny(), points(20)
+def truth(w: Tensor, samples: int = 20, count: int = 20) -> float:
+    """The mean over the first `samples` of `count`, of a model that has these weights."""
+    model, (x, t) = tiny(), points(count)
     Weights(model).assign(w)
     with torch.no_grad():
         return functional.cross_entropy(model(x[:samples]), t[:samples]).item()
@@ -42,9 +42,16 @@ def test_the_loss_of_other_weights_leaves_the_models_alone() -> None:
 
 
 def test_a_scout_looks_at_a_part() -> None:
-    w = Weights(tiny(seed=1)).vector()
-    assert held_out(tiny(), size=2).scout(w) == pytest.approx(truth(w, 2 * (10 // SCOUT)))
-    assert held_out(tiny(), size=20).scout(w) == pytest.approx(truth(w))  # of one batch, all
+    """A quarter of many samples, but no less than few, and whole batches."""
+    w, many = Weights(tiny(seed=1)).vector(), SCOUT * SCOUT_LEAST + 400
+    for count, size, seen in (
+        (many, 10, many // SCOUT + 4),  # 356 samples: 36 batches of 10
+        (1000, 100, 300),
+        (1000, 256, 256),
+        (20, 2, 20),
+    ):
+        found = held_out(tiny(), size, count).scout(w)
+        assert found == pytest.approx(truth(w, seen, count))
 
 
 def test_no_gradients_are_taken_and_time_is_counted() -> None:
@@ -74,11 +81,28 @@ def test_ranks_share_the_samples() -> None:
     model, nothing = tiny(), torch.zeros(2, dtype=torch.float64)
     w = Weights(model).vector()
     for size, ranks in ((3, 2), (3, 3), (10, 4)):
-        found, parts = held_out(model, size), []
+        losses, rights = [], []
         for rank in range(ranks):
-            found.ranks = one = OneOf(rank, ranks, nothing + 1e-9)
+            one = OneOf(rank, ranks, nothing + 1e-9)
+            found = held_out(model, size, ranks=one)
             found.loss(w)
-            parts.append(one.own)
-        assert sum(int(part[1]) for part in parts) == 20
-        found.ranks = OneOf(0, ranks, sum(parts[1:], start=nothing))
-        assert found.loss(w) == pytest.approx(truth(w))
+            losses.append(one.own)
+            found.accuracy_now()
+            rights.append(one.own)
+        for parts in (losses, rights):
+            assert sum(int(part[1]) for part in parts) == 20
+        first = OneOf(0, ranks, sum(losses[1:], start=nothing))
+        assert held_out(model, size, ranks=first).loss(w) == pytest.approx(truth(w))
+        first = OneOf(0, ranks, sum(rights[1:], start=nothing))
+        found = held_out(model, size, ranks=first)
+        assert found.accuracy_now() == held_out(model).accuracy_now()
+
+
+def test_the_accuracy_is_the_share_that_is_right() -> None:
+    """Over samples, not over batches; its time is counted, too."""
+    model, (x, t) = tiny(), points(20)
+    found = held_out(model)
+    with torch.no_grad():
+        right = (model(x).argmax(1) == t).double().mean().item()
+    assert found.accuracy_now() == pytest.approx(100 * right)
+    assert 0 < right < 1 and found.seconds > 0

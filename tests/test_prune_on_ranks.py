@@ -27,7 +27,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "cd": {"method": "chita-cd", "ridge": 1e-2},
     "stages": {"method": "chita++", "stages": 3, "ridge": "auto"},
     "auto": {"method": "auto", "stages": 3},
-    "floor": {"method": "auto", "stages": 4, "max_loss_increase": 0.02},
+    "floor": {"method": "auto", "stages": 4, "max_loss_increase": 0.02, "min_accuracy": 10.0},
     "blocks": {"method": "chita-bso", "ridge": 1e-2, "block_size": 200},
     "magnitude": {"method": "magnitude-uniform"},
 }

@@ -1,4 +1,4 @@
-import copy
+import json
 import math
 from collections.abc import Callable
 
@@ -42,7 +42,7 @@ def network() -> nn.Sequential:
 
 
 @torch.no_grad()
-def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[nn.Module], float]]:
+def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[], float]]:
     """A pruned network whose loss is how far its outputs are from those of the dense one."""
     model = network()
     weights = Weights(model)
@@ -54,7 +54,7 @@ def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[nn.Module], f
         weight.parameter.view(-1)[::2] = 0
 
     @torch.no_grad()
-    def loss(model: nn.Module) -> float:
+    def loss() -> float:
         modes = [module.training for module in model.modules()]
         value = float((model.eval()(held_out) - targets).square().mean())
         for module, mode in zip(model.modules(), modes, strict=True):
@@ -62,6 +62,10 @@ def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[nn.Module], f
         return value
 
     return model, dense, loss
+
+
+def always(loss: float) -> bool:
+    return True
 
 
 def copy_of(model: nn.Module) -> dict[str, Tensor]:
@@ -72,11 +76,11 @@ def test_both_repairs_are_kept_where_pruning_has_shifted_the_statistics() -> Non
     model, dense, loss = pruned_network()
     state = torch.get_rng_state()
     masks = [weight.parameter != 0 for weight in Weights(model)]
-    start = loss(model)
-    rows = repair(model, dense, loss)
+    start = loss()
+    rows = repair(model, dense, loss, always)
     assert [(row.repair, row.kept) for row in rows] == [(BATCH_NORM, True), (BIASES, True)]
     assert rows[0].loss_before == start > rows[0].loss_after == rows[1].loss_before
-    assert rows[1].loss_after == loss(model) < 0.5 * start
+    assert rows[1].loss_after == loss() < 0.5 * start
     assert all(
         torch.equal(mask, weight.parameter != 0)
         for mask, weight in zip(masks, Weights(model), strict=True)
@@ -94,7 +98,7 @@ def test_both_repairs_are_kept_where_pruning_has_shifted_the_statistics() -> Non
 def test_a_rejected_repair_leaves_every_bit(after: float) -> None:
     model, dense, _ = pruned_network()
     before, losses = copy_of(model), iter([1.0, after, after])
-    rows = repair(model, dense, lambda _: next(losses))
+    rows = repair(model, dense, lambda: next(losses), always)
     assert [row.kept for row in rows] == [False, False]
     assert all(row.loss_before == 1.0 for row in rows)
     found = model.state_dict()
@@ -104,7 +108,7 @@ def test_a_rejected_repair_leaves_every_bit(after: float) -> None:
 def test_one_may_be_kept_without_the_other() -> None:
     model, dense, _ = pruned_network()
     before, losses = copy_of(model), iter([2.0, 3.0, 1.0])
-    rows = repair(model, dense, lambda _: next(losses))
+    rows = repair(model, dense, lambda: next(losses), always)
     assert rows == [RepairRow(BATCH_NORM, 2.0, 3.0, False), RepairRow(BIASES, 2.0, 1.0, True)]
     changed = {
         name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
@@ -115,7 +119,44 @@ def test_one_may_be_kept_without_the_other() -> None:
 def test_a_loss_that_becomes_a_number_is_better() -> None:
     model, dense, _ = pruned_network()
     losses = iter([math.nan, 1.0, 2.0])
-    assert [row.kept for row in repair(model, dense, lambda _: next(losses))] == [True, False]
+    assert [row.kept for row in repair(model, dense, lambda: next(losses), always)] == [True, False]
+
+
+def test_a_floor_that_breaks_undoes_the_repair() -> None:
+    model, dense, _ = pruned_network()
+    before, losses, asked = copy_of(model), iter([3.0, 2.0, 1.0]), list[float]()
+
+    def holds(loss: float) -> bool:
+        asked.append(loss)
+        return loss < 2
+
+    rows = repair(model, dense, lambda: next(losses), holds)
+    assert rows == [RepairRow(BATCH_NORM, 3.0, 2.0, False), RepairRow(BIASES, 3.0, 1.0, True)]
+    assert asked == [2.0, 1.0]
+    assert torch.equal(model.state_dict()["1.running_mean"], before["1.running_mean"])
+
+
+def test_a_repair_that_cannot_be_done_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Batch norm takes no single value for a channel; the biases are repaired all the same."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    one = Batch(((torch.ones(1, 4),), torch.zeros(1, dtype=torch.int64)), 1)
+    dense = DenseMeans(model, Weights(model), [one])
+    before, losses = copy_of(model), iter([2.0, 1.0])
+    rows = repair(model, dense, lambda: next(losses), always)
+    assert rows == [RepairRow(BIASES, 2.0, 1.0, True)]
+    assert "the repair of batch norm is left out: the model fails on inputs" in caplog.text
+    assert torch.equal(model.state_dict()["1.running_var"], before["1.running_var"])
+
+
+def test_rows_are_ready_for_json() -> None:
+    row = RepairRow(BIASES, math.inf, 1.0, True)
+    assert json.loads(json.dumps(row.to_dict(), allow_nan=False)) == {
+        "repair": "biases",
+        "loss_before": None,
+        "loss_after": 1.0,
+        "kept": True,
+    }
+    assert RepairRow(BIASES, 1.0, math.nan, False).to_dict()["loss_after"] is None
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
@@ -123,21 +164,21 @@ def test_an_interruption_undoes_the_repair_it_meets(fails_at: int) -> None:
     model, dense, _ = pruned_network()
     before, calls = copy_of(model), []
 
-    def loss(_: nn.Module) -> float:
+    def loss() -> float:
         calls.append(1)
         if len(calls) == fails_at:
             raise KeyboardInterrupt
         return 1.0
 
     with pytest.raises(KeyboardInterrupt):
-        repair(model, dense, loss)
+        repair(model, dense, loss, always)
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
 def test_a_pruned_copy_is_repaired_as_the_model_itself() -> None:
     model, dense, loss = pruned_network()
-    other = copy.deepcopy(model)
-    assert repair(other, dense, loss) == repair(model, dense, loss)
+    other, _, other_loss = pruned_network()
+    assert repair(other, dense, other_loss, always) == repair(model, dense, loss, always)
     found = other.state_dict()
     assert all(torch.equal(tensor, found[name]) for name, tensor in model.state_dict().items())
 
@@ -145,4 +186,4 @@ def test_a_pruned_copy_is_repaired_as_the_model_itself() -> None:
 def test_a_network_with_nothing_to_repair_has_no_rows() -> None:
     model = zoo.get("mlpnet").build()
     dense = DenseMeans(model, Weights(model), [])
-    assert repair(model, dense, lambda _: pytest.fail("no loss is needed")) == []
+    assert repair(model, dense, lambda: pytest.fail("no loss is needed"), always) == []

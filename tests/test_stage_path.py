@@ -133,6 +133,15 @@ def test_a_search_halves_what_is_open() -> None:
     assert path.next([*rows, row(6, 0.645, 1.0)]) is None  # within 2 % of the density
 
 
+def test_a_plan_is_kept_until_a_stage_is_refused() -> None:
+    plan = [0.3, 0.5, 0.7, 0.9, 0.9]
+    path = StagePath(0.2, 0.9, 5, plan=plan)
+    assert sparsities(walk(path, lambda _: 1.0)) == plan
+    assert sparsities(walk(path, lambda _: 1.0, floor=0.65)) == pytest.approx(
+        [0.3, 0.5, 0.7, 0.6, 0.65]
+    )
+
+
 def test_a_floor_that_nothing_keeps_ends_at_almost_dense() -> None:
     rows = walk(StagePath(0.2, 0.9, 60), lambda _: 1.0, floor=-1.0)
     assert not any(row.accepted for row in rows)

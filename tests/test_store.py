@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,16 @@ import torch
 from torch import nn
 
 from chita import ChitaError
+from chita.guard import Forms
+from chita.l0.algorithm import Layout
+from chita.methods import get_method
 from chita.storage import HeldTarget, Store
 from chita.storage.file import FileTarget
 from chita.storage.half import HalfTarget
-from chita.storage.plan import Planner
+from chita.storage.plan import BATCHES, Planner, Work
 from chita.storage.recomputed import WindowTarget
 from chita.storage.target import Demand, Target
+from chita.store import SOLVES, plan_work
 from chita.stream import SampleStream
 from chita.weights import Weights
 
@@ -143,6 +148,56 @@ def test_samples_are_the_same_in_every_pass(monkeypatch: pytest.MonkeyPatch) -> 
     put(monkeypatch, window_store)
     seeded(lambda: outcome(tiny(), Shuffled(), method="chita-bso", samples=20, block_size=10))
     assert len(read) == 4
+
+
+CPU = torch.device("cpu")
+N = 50
+
+
+def work_of(blocks: Any, kept: tuple[int, int], layers: tuple[int, ...] = (3000, 2000)) -> Work:
+    forms = Forms(("plain",), blocks, (True,))
+    layout = Layout(layers, forms.first.block_size)
+    return plan_work(get_method("auto"), layout, forms, n=N, kept=kept, device=CPU)
+
+
+def test_a_plan_is_for_all_forms_that_may_be_tried() -> None:
+    whole, apart = work_of([(None, 0)], (50, 1000)), work_of([(100, 0)], (50, 1000))
+    assert whole == Work(kept=1000, active=2000)
+    assert apart.batch is not None and apart.batch >= 100 and apart.solves == 1
+    assert work_of([(100, 0), (100, 3)], (50, 1000)) == replace(apart, solves=4)
+    both = work_of([(None, 0), (100, 0), (100, 1)], (50, 1000))
+    assert both == replace(whole, beside=BATCHES * apart.batch * N * 4, solves=2)
+
+
+@pytest.mark.parametrize(
+    ("kept", "active"),
+    [((1000, 1000), 2000), ((2500, 4000), 0), ((10, 4000), 4999), ((10, 5000), 4999)],
+)
+def test_a_plan_is_for_all_supports_that_may_come_between(
+    kept: tuple[int, int], active: int
+) -> None:
+    """The active set is twice the support, and none where that is all."""
+    assert work_of([(None, 0)], kept) == Work(kept=kept[1], active=active)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "kept"),
+    [({}, 57), ({"start": 0.5}, 36), ({"max_loss_increase": 0.1}, 72), ({"start": 0.9}, 14)],
+)
+def test_a_search_for_a_floor_may_end_at_any_support(
+    monkeypatch: pytest.MonkeyPatch, keywords: dict[str, Any], kept: int
+) -> None:
+    planned: list[Work] = []
+
+    def noted(self: Planner, demand: Demand) -> Target:
+        planned.append(self.work)
+        return HeldTarget(demand)
+
+    monkeypatch.setattr(Planner, "__call__", noted)
+    arguments = {"method": "auto", "sparsity": 0.8, "stages": 2, "memory": "1GB", **keywords}
+    prune_quietly(tiny(), cut(points(60), 10), **arguments)
+    assert {work.kept for work in planned} == {kept}
+    assert {work.solves for work in planned} == {SOLVES}
 
 
 @pytest.mark.parametrize(

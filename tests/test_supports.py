@@ -11,7 +11,7 @@ from torch import nn
 from chita.config import PruneConfig, kept_weights
 from chita.l0.constraint import ANY_SUPPORT
 from chita.patterned import choose_weights
-from chita.supports import Supports
+from chita.supports import Supports, within_limits
 
 from .pruning import numbers, seeded
 
@@ -67,3 +67,26 @@ def test_a_pattern_has_groups_and_units() -> None:
     mask = torch.zeros(48, dtype=torch.bool)
     mask[found.constraint(24).project(numbers(48), 24)[1]] = True
     assert found.group_counts(mask) == {2: 12}
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [
+        ({}, 0),
+        ({"at_most": {"0.weight": 0.5}}, 24),  # of 48
+        ({"at_most": {"*": 0.0}}, P),
+        ({"allocation": {"0.weight": 0.25}}, 36),
+        ({"allocation": {"0.weight": 0.25}, "at_most": {"2.weight": 0.9}}, 39),  # 2.4 of 24
+        ({"allocation": "uniform"}, 0),
+        ({"pattern": "2:4", "exclude": "2.*"}, 24),
+    ],
+)
+def test_a_floor_is_searched_for_as_far_as_limits_allow(limits: dict[str, Any], kept: int) -> None:
+    model = network()
+    config = PruneConfig(sparsity=0.99, max_loss_increase=0.1, **limits)
+    weights = choose_weights(model, config)
+    found = within_limits(config, weights)
+    assert Supports(model, weights, found).kept(found.sparsity) == kept
+    assert found.sparsity == 0.99 or kept > 0
+    lower = PruneConfig(sparsity=0.0, max_loss_increase=0.1, at_most={"0.weight": 0.5})
+    assert within_limits(lower, choose_weights(model, lower)) is lower

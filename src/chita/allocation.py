@@ -73,13 +73,34 @@ def allocate(
     """
     if rule == GLOBAL and not at_least and not at_most:
         return None
-    given = {} if isinstance(rule, str) else rule
-    exact = _matched("allocation", given, shapes)
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    least, most = layer_limits(shapes, rule, at_least, at_most)
+    _check_total(k, sum(sizes), sum(least), sum(most))
+    if rule in (UNIFORM, ERK):
+        shares = erk_shares(shapes.values()) if rule == ERK else sizes
+        least = most = share_out(k, shares, most, least)
+    return Allocation(tuple(sizes), tuple(least), tuple(most), k)
+
+
+def layer_limits(
+    shapes: Mapping[str, Sequence[int]],
+    rule: str | Shares = GLOBAL,
+    at_least: Shares | None = None,
+    at_most: Shares | None = None,
+) -> tuple[list[int], list[int]]:
+    """The fewest and the most weights that each layer may keep, whatever is kept in all.
+
+    Args:
+        shapes: of the prunable parameters, by name.
+        rule: as for `allocate`, and the same for the others.
+        at_least: the least sparsity of some layers.
+        at_most: the highest sparsity of some layers.
+    """
+    exact = _matched("allocation", {} if isinstance(rule, str) else rule, shapes)
     lower = _matched("at_least", at_least or {}, shapes)
     upper = _matched("at_most", at_most or {}, shapes)
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
     least, most = [], []
-    for name, size in sizes.items():
+    for name, shape in shapes.items():
         low = max(exact.get(name, 0.0), lower.get(name, 0.0))
         high = min(exact.get(name, 1.0), upper.get(name, 1.0))
         if low > high:
@@ -87,14 +108,10 @@ def allocate(
                 f"{name!r} cannot have a sparsity of at least {low} and of at most {high}; see "
                 "allocation, at_least and at_most"
             )
-        few, many = _counts(size, low, high)
+        few, many = _counts(math.prod(shape), low, high)
         least.append(few)
         most.append(many)
-    _check_total(k, sum(sizes.values()), sum(least), sum(most))
-    if rule in (UNIFORM, ERK):
-        shares = erk_shares(shapes.values()) if rule == ERK else list(sizes.values())
-        least = most = share_out(k, shares, most, least)
-    return Allocation(tuple(sizes.values()), tuple(least), tuple(most), k)
+    return least, most
 
 
 def _matched(argument: str, shares: Shares, names: Mapping[str, object]) -> dict[str, float]:
@@ -125,7 +142,7 @@ def _counts(size: int, low: float, high: float) -> tuple[int, int]:
 
 def _check_total(k: int, p: int, least: int, most: int) -> None:
     if not least <= k <= most:
-        lowest, highest = (max(0.0, 1 - (kept + 0.5) / p) for kept in (most, least))
+        lowest, highest = sparsity_of(most, p), sparsity_of(least, p)
         counts, shares = f"{least} to {most}", f"from {lowest:.9g} to {highest:.9g}"
         if least == most:
             counts, shares = f"{least} only", f"of {highest:.9g}"
@@ -133,3 +150,8 @@ def _check_total(k: int, p: int, least: int, most: int) -> None:
             f"the sparsity asked for keeps {k} of {p} weights, but allocation, at_least and "
             f"at_most allow {counts}; give a sparsity {shares}, or other limits"
         )
+
+
+def sparsity_of(kept: int, p: int) -> float:
+    """A sparsity that keeps so many of p weights, far from where rounding would make it another."""
+    return max(0.0, 1 - (kept + 0.5) / p)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import nn
 
 from chita.batch import Batch
 from chita.config import BATCH, PruneConfig
+from chita.distill import distilled
 from chita.errors import ChitaError
+from chita.gradients import Loss
 from chita.stream import SampleStream
 
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
@@ -24,14 +30,42 @@ class Calibration:
     """The samples of a run.
 
     Attributes:
+        stream: that they come from.
         rows: n, the rows of A.
         batch: m, the samples in a row.
         held_out: other samples, to choose by.
+        at_once: how many samples a forward pass may take.
+        loss: that is to stay small; None for the default.
+        row_loss: that the rows of A are gradients of; None for the default.
     """
 
+    stream: SampleStream
     rows: int
     batch: int
     held_out: list[Batch]
+    at_once: int
+    loss: Loss | None = None
+    row_loss: Loss | None = None
+
+
+def calibrate(
+    model: nn.Module, batches: Iterable[Any], loss: Loss | None, config: PruneConfig
+) -> Calibration:
+    """What a run calibrates on: without curvature nothing is read.
+
+    Args:
+        model: as it is before pruning.
+        batches: as a user gives them.
+        loss: a function, if one was given.
+        config: what was asked for.
+    """
+    if config.resolve_method().curvature == "none":
+        return Calibration(SampleStream(()), 0, 1, [], 1)
+    if config.loss is None:
+        stream = SampleStream(batches, seed=config.seed)
+        return replace(divide_samples(stream, config), loss=loss, row_loss=loss)
+    stream, dense = distilled(model, batches, config.loss, config.seed)
+    return replace(divide_samples(stream, config), loss=dense.divergence, row_loss=dense.row)
 
 
 def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
@@ -52,7 +86,9 @@ def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
             + (", or give ridge a number" if config.held_out_for == "ridge='auto'" else "")
         )
     rows = min(wanted, (have - held) // batch)
-    return Calibration(rows, batch, stream.hold_out(held, 256) if held else [])
+    at_once = stream.at_once(least=batch)
+    held_out = stream.hold_out(held, at_once) if held else []
+    return Calibration(stream, rows, batch, held_out, at_once)
 
 
 def _to_hold_out(samples: int, config: PruneConfig) -> int:

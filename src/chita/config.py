@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from chita.allocation import GLOBAL, RULES
 from chita.errors import ChitaError
 from chita.floor import Floor
 from chita.guard import Forms
+from chita.l0.options import Options
 from chita.methods import Method, able, get_method
 from chita.metric import METRICS
 from chita.pattern import NM, Pattern, parse_pattern
@@ -113,6 +114,11 @@ class PruneConfig:
             _require(name, value, _is_not_negative, "a finite number of at least 0")
             if not self.guarded:
                 raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
+        if self.min_accuracy is not None and self.loss is not None:
+            raise ChitaError(
+                f"min_accuracy needs labels, which loss={self.loss!r} does not look at; give "
+                "max_loss_increase, the most that it may diverge from the dense network"
+            )
 
     def _check_allocation(self) -> None:
         what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
@@ -146,10 +152,12 @@ class PruneConfig:
                 "at_most do not go with it; keep layers dense by exclude"
             )
         if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
-            raise ChitaError(
-                f"sparsity must be at most {pattern.sparsity:.4g} for pattern={self.pattern!r}, "
-                f"got {self.sparsity!r}"
-            )
+            if self.floor is None:
+                raise ChitaError(
+                    f"sparsity must be at most {pattern.sparsity:.4g} for "
+                    f"pattern={self.pattern!r}, got {self.sparsity!r}"
+                )
+            object.__setattr__(self, "sparsity", pattern.sparsity)  # the most that is tried
         if not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
@@ -167,6 +175,12 @@ class PruneConfig:
     def resolve_method(self) -> Method:
         """The method that the configuration names."""
         return get_method(self.method, self.solver)
+
+    def resolve_options(self) -> Options:
+        """How the method's algorithm runs."""
+        options = self.resolve_method().options
+        options = replace(options, continuation=self.continuation, seed=self.seed)
+        return options if self.iterations is None else replace(options, iterations=self.iterations)
 
     @property
     def guarded(self) -> bool:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor, nn
-
-from chita.batch import Batch
 from chita.errors import ChitaError
-from chita.modes import device_of, evaluating
-from chita.outputs import logits_of
+from chita.held_out import HeldOut
 
 CEILING = 0.99  # the sparsity to search up to, unless one is given
 
@@ -50,33 +44,41 @@ def sparsity_to_reach(given: float | str | None, floor: Floor) -> float | str:
     return CEILING
 
 
-@torch.no_grad()
-def held_out_accuracy(model: nn.Module, held_out: Sequence[Batch]) -> float:
-    """The accuracy on held-out samples, in percent.
+class Judge:
+    """Says of a pruned model whether it keeps to the floor.
+
+    Args:
+        held_out: the samples, and the model, which is dense yet.
+        floor: what must be kept; None for nothing.
 
     Raises:
-        ChitaError: the batches are not of inputs and classes.
+        ChitaError: min_accuracy is asked of a model that is no classifier.
     """
-    right = total = 0
-    with evaluating(model):
-        for batch in held_out:
-            moved = batch.to(device_of(model))
-            if isinstance(moved.content, dict):
-                raise ChitaError("min_accuracy needs batches of (inputs, classes), got dicts")
-            if isinstance(moved.content[1], dict):
-                raise ChitaError(
-                    "min_accuracy needs labels, which loss='distill' does not look at; give "
-                    "max_loss_increase, the most that it may diverge from the dense network"
-                )
-            classes = moved.content[1]
-            if not isinstance(classes, Tensor):
-                raise ChitaError("min_accuracy needs targets that are classes; distill has none")
-            found = logits_of(moved.outputs(model)).argmax(1)
-            if found.shape != classes.shape:
-                raise ChitaError(
-                    "min_accuracy needs a classifier and its classes: the outputs give some of "
-                    f"shape {tuple(found.shape)}, and the targets are {tuple(classes.shape)}"
-                )
-            right += int((found == classes).sum())
-            total += classes.numel()
-    return 100 * right / total
+
+    def __init__(self, held_out: HeldOut, floor: Floor | None) -> None:
+        self._held_out, self._floor = held_out, floor
+        if floor is None:
+            return
+        if floor.min_accuracy is not None:
+            try:
+                held_out.accuracy_now()
+            except ChitaError as error:
+                raise ChitaError(f"min_accuracy cannot be told: {error}") from error
+        self._dense_loss = held_out.loss_now()
+
+    def judge(self, loss: float | None) -> tuple[float | None, bool]:
+        """The accuracy, if it is asked for, of the model as it is, and whether the floor holds.
+
+        Args:
+            loss: of the model as it is, on the held-out samples; None if there are none.
+        """
+        if self._floor is None or loss is None:
+            return None, True
+        accuracy = None
+        if self._floor.min_accuracy is not None:
+            accuracy = self._held_out.accuracy_now()
+        return accuracy, self._floor.holds(loss, self._dense_loss, accuracy)
+
+    def holds(self, loss: float) -> bool:
+        """Whether the model as it is, which has this held-out loss, keeps to the floor."""
+        return self.judge(loss)[1]

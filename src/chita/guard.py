@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from chita.errors import ChitaError
+from chita.finite import finite_or_none
 from chita.l0.solve import Solution
 from chita.ridge import Choice, HeldOutLoss, RidgeSearch
 
@@ -65,6 +66,11 @@ class Forms:
         size, sweeps = self.blocks[0]
         return Form(self.metrics[0], size, self.first_order[0], sweeps)
 
+    def of_one_size(self) -> Forms:
+        """Those with blocks of the first size alone."""
+        size = self.first.block_size
+        return replace(self, blocks=[pair for pair in self.blocks if pair[0] == size])
+
     def kinds_beside(self, form: Form) -> list[list[Form]]:
         """Those that differ in the metric alone, in the first-order term alone, in blocks alone."""
         return [
@@ -92,8 +98,8 @@ class Trial:
     loss: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON, which knows no loss that is not finite."""
-        loss = self.loss if math.isfinite(self.loss) else None
+        """Ready for JSON."""
+        loss = finite_or_none(self.loss)
         return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": loss}
 
 

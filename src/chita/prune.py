@@ -64,6 +64,10 @@ def prune(
     the weights of the last finished stage. In a process group of torch.distributed, all ranks must
     call it, with the same model and data: they share the work, and all get the result.
 
+    Other methods leave all but the prunable weights alone. The default, "auto", may end by changing
+    biases and the statistics of batch norm, each where that lowers the held-out loss and keeps to
+    the floor; `PruneResult.repairs` says what was done.
+
     Args:
         model: any trained module; the device is the model's.
         batches: calibration data, a list, a DataLoader or any other re-iterable of
@@ -71,7 +75,7 @@ def prune(
             a dict are the model's keywords.
         sparsity: the share of the prunable weights to set to zero, in [0, 1); or "N:M", such as
             "2:4", to keep exactly N of every M neighbours along the inputs of a layer. With a floor
-            it is the most that is tried, 0.99 by default.
+            it is the most that is tried, 0.99 by default, or what pattern and limits allow.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" needs no
             targets: the network stays close to what it says before pruning. Batches are then
             inputs (a tensor or a dict), or tuples that start with them; a tensor or logits that

@@ -1,8 +1,8 @@
 """Repair without training: forward passes put right what pruning has shifted.
 
 Two repairs are tried, one after the other: the statistics of batch norm are estimated anew, and
-biases give back the dense network's means. Each stays only if the loss on held-out samples falls;
-else the model is what it was, bit for bit.
+biases give back the dense network's means. Each stays only if the loss on held-out samples falls
+and the floor, if there is one, still holds; else the model is what it was, bit for bit.
 """
 
 from __future__ import annotations
@@ -10,13 +10,20 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.batch_norm import batch_norm_layers, reestimate_batch_norm
 from chita.bias_correction import DenseMeans
+from chita.calibration import Calibration
+from chita.errors import ChitaError
+from chita.finite import finite_or_none
+from chita.weights import Weights
+
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # at most, and in a forward pass
 
 BATCH_NORM = "batch norm"
 BIASES = "biases"
@@ -32,7 +39,7 @@ class RepairRow:
         repair: "batch norm" or "biases".
         loss_before: on the held-out samples.
         loss_after: with the repair.
-        kept: whether it was better.
+        kept: whether it was better, and no floor was broken.
     """
 
     repair: str
@@ -40,9 +47,24 @@ class RepairRow:
     loss_after: float
     kept: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        before, after = finite_or_none(self.loss_before), finite_or_none(self.loss_after)
+        return {**asdict(self), "loss_before": before, "loss_after": after}
+
+
+def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
+    """What the model, not yet pruned, is to be repaired by: its means over samples of A."""
+    samples = min(REPAIR_SAMPLES, calibration.rows * calibration.batch)
+    size = min(REPAIR_BATCH, calibration.at_once, samples)
+    return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
+
 
 def repair(
-    model: nn.Module, dense: DenseMeans, held_out_loss: Callable[[nn.Module], float]
+    model: nn.Module,
+    dense: DenseMeans,
+    held_out_loss: Callable[[], float],
+    holds: Callable[[float], bool],
 ) -> list[RepairRow]:
     """Repair a pruned model in place; zeros stay zeros, and no parameter is added.
 
@@ -52,10 +74,12 @@ def repair(
         model: pruned since `dense` was gathered, or a pruned copy.
         dense: the dense network's means, with the calibration samples, in batches of equal size;
             batch norm needs some dozens of samples in each.
-        held_out_loss: model -> its loss on other samples; it leaves the model as it is.
+        held_out_loss: that of the model as it is, on other samples.
+        holds: whether the model as it is, which has this held-out loss, keeps to the floor.
 
     Returns:
-        A row for each repair that there was something to do for.
+        A row for each repair that there was something to do for; one that cannot be done, such as
+        batch norm's with one value for each channel, has none.
     """
     statistics = [buffer for layer in batch_norm_layers(model) for buffer in layer.buffers()]
     repairs = (
@@ -67,8 +91,12 @@ def repair(
     for name, changed, change in repairs:
         if not changed:
             continue
-        before = held_out_loss(model) if loss is None else loss
-        after, kept = _try(model, changed, change, before, held_out_loss)
+        before = loss = held_out_loss() if loss is None else loss
+        try:
+            after, kept = _try(changed, change, before, held_out_loss, holds)
+        except ChitaError as error:
+            logger.warning("the repair of %s is left out: %s", name, error)
+            continue
         loss = after if kept else before
         rows.append(RepairRow(name, before, after, kept))
         logger.info("%s", rows[-1])
@@ -84,19 +112,20 @@ def correct_biases(model: nn.Module, dense: DenseMeans) -> None:
 
 @torch.no_grad()
 def _try(
-    model: nn.Module,
     changed: Sequence[Tensor],
     change: Callable[[], None],
     before: float,
-    held_out_loss: Callable[[nn.Module], float],
+    held_out_loss: Callable[[], float],
+    holds: Callable[[float], bool],
 ) -> tuple[float, bool]:
-    """The loss after a change of some tensors, and whether it fell; if not, they are restored."""
+    """The loss after a change of some tensors, and whether it stays; if not, they are restored."""
     saved = [tensor.clone() for tensor in changed]
     kept = False
     try:
         change()
-        after = held_out_loss(model)
-        kept = math.isfinite(after) and not after >= before  # better than no number at all, too
+        after = held_out_loss()
+        fell = math.isfinite(after) and not after >= before  # better than no number at all, too
+        kept = fell and holds(after)
     finally:
         if not kept:
             for tensor, values in zip(changed, saved, strict=True):

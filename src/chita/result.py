@@ -33,12 +33,13 @@ class StageRow:
     """One stage: what it aimed at, what it solved and what it cost.
 
     `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
-    at; `held_out_loss` the one after it, where samples were held out. A method without curvature
-    has neither, and no objective; nor has a stage that went only a part of the way. `metric`,
-    `block_size` and `first_order` are the form of its problem, `step` the share of the displacement
-    it took, `candidates` all that was tried before, with their held-out losses, and `why` says in
-    words what was chosen. A stage is not accepted where it falls below a floor that was asked for:
-    its weights were put back.
+    at; `held_out_loss` the one after it, where samples were held out, and `accuracy` that on the
+    same samples, in percent, where min_accuracy was asked for. A method without curvature has
+    neither loss, and no objective; nor has a stage that went only a part of the way. `metric`,
+    `block_size`, `block_sweeps` and `first_order` are the form of its problem, `step` the share of
+    the displacement it took, `candidates` all that was tried before, with their held-out losses,
+    and `why` says in words what was chosen. A stage is not accepted where it falls below a floor
+    that was asked for: its weights were put back.
     """
 
     stage: int
@@ -148,7 +149,7 @@ class PruneResult:
             "counts": self.counts.to_dict(),
             "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
             "stages": [asdict(row) for row in self.stages],
-            "repairs": [asdict(row) for row in self.repairs],
+            "repairs": [row.to_dict() for row in self.repairs],
         }
 
     def __str__(self) -> str:

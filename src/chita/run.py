@@ -6,8 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,37 +14,30 @@ import torch
 from torch import Tensor, nn
 
 from chita.agreement import agreed_ranks
-from chita.bias_correction import DenseMeans
-from chita.calibration import Calibration, divide_samples
+from chita.calibration import calibrate
 from chita.checks import check_finite, check_model
 from chita.config import PruneConfig
-from chita.counts import Counts, count
-from chita.distill import distilled
+from chita.counts import count
+from chita.curvature import Around, Curvature
 from chita.division import Division
 from chita.errors import ChitaError
-from chita.floor import held_out_accuracy
-from chita.gradients import Loss, gradient_matrix, layer_inputs
+from chita.floor import Judge
+from chita.gradients import Loss
 from chita.guard import STEPS, Guard, Guarded
 from chita.held_out import HeldOut
 from chita.l0.algorithm import Layout
-from chita.matrix import GradientMatrix
 from chita.metric import Shape
 from chita.patterned import choose_weights
 from chita.posed import Posed
 from chita.progress import stage_bar
 from chita.ranks import ALONE, Ranks
-from chita.repair import RepairRow, repair
+from chita.repair import RepairRow, dense_means, repair
 from chita.resident import peak_memory_bytes
 from chita.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.resume import Finished, StageFile, describe_run
 from chita.stage_path import StagePath
-from chita.storage import HeldMatrix, SharedTarget, Store
-from chita.store import check_store, fitting_memory, pick_store
-from chita.stream import SampleStream, first_sample
-from chita.supports import Supports
-from chita.surgeon.layer_wise import LayerInputs
-
-REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # what batch norm and biases are repaired on
+from chita.stream import first_sample
+from chita.supports import Supports, within_limits
 
 logger = logging.getLogger(__name__)
 
@@ -62,84 +54,43 @@ class Run:
         ranks: Ranks = ALONE,
     ) -> None:
         self.began = time.perf_counter()
-        self.model, self.loss, self.config = model, loss, config
-        self.row_loss = loss  # what the rows of A are gradients of
-        self.method = config.resolve_method()
         check_model(model)
-        self.weights = choose_weights(model, config)
-        check_finite(self.weights)
-        self.supports = Supports(model, self.weights, config)
+        self.model, self.ranks, self.method = model, ranks, config.resolve_method()
+        self.weights = weights = choose_weights(model, config)
+        check_finite(weights)
+        self.config = config = within_limits(config, weights)
+        self.supports = Supports(model, weights, config)
+        self.calibration = data = calibrate(model, batches, loss, config)
+        self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds with
+        sharers = agreed_ranks(ranks, config, self.supports, weights, n=data.rows)
+        forms = config.forms(data.rows, weights.size)
+        if sharers.size > 1:  # the columns are divided so that no block is cut
+            forms = forms.of_one_size()
+        layout = Layout(weights.sizes, forms.first.block_size, self.supports.units)
+        self.shape, self.division = Shape.of(model, weights), Division(sharers, layout)
+        self.curvature = Curvature(
+            model, weights, data, config, self.supports, self.division, forms
+        )
+        self.held_out = HeldOut(model, weights, data.held_out, data.loss, sharers)
+        self.judge = Judge(self.held_out, config.floor)
+        ridge = None if config.ridge == "auto" else config.ridge
+        self.guard = Guard(forms, ridge=ridge, steps=STEPS if config.guarded else ())
+        self.dense = dense_means(model, weights, data) if config.guarded else None
         self.rows: list[StageRow] = []
-        self.kept = torch.ones(self.weights.size, dtype=torch.bool, device=self.weights.device)
+        self.kept = torch.ones(weights.size, dtype=torch.bool, device=weights.device)
         self.stage_file: StageFile | None = None
-        self.stream = SampleStream(())  # without curvature nothing is read
-        self.calibration = Calibration(0, 1, [])
-        if self.method.curvature != "none":
-            self.stream = SampleStream(batches, seed=config.seed)
-            if config.loss is not None:
-                self.stream, dense = distilled(model, batches, config.loss, config.seed)
-                self.loss, self.row_loss = dense.divergence, dense.row
-            self.calibration = divide_samples(self.stream, config)
-        self.alpha: float | Tensor = 1 / self.calibration.batch
-        self.sample = self.stream.sample or first_sample(batches)  # to count multiply-adds with
-        self.held_out = HeldOut(model, self.weights, self.calibration.held_out, self.loss)
-        self.ranks = ranks
-        self.shape = Shape.of(model, self.weights)
-        forms = config.forms(self.samples, self.weights.size)
-        layout = Layout(self.weights.sizes, forms.first.block_size, self.supports.units)
-        sharers = agreed_ranks(ranks, config, self.supports, self.weights, n=self.samples)
-        self.division = Division(sharers, layout)
-        if self.division.ranks.size > 1:  # the columns are divided so that no block is cut
-            size = forms.first.block_size
-            forms = replace(forms, blocks=[pair for pair in forms.blocks if pair[0] == size])
-        self.held_out.ranks = self.division.ranks
-        given = None if config.ridge == "auto" else config.ridge
-        self.guard = Guard(forms, ridge=given, steps=STEPS if config.guarded else ())
-        self.store = self._pick_store()
-        self.dense = self._dense_means()
-        self.dense_loss = self.held_out.loss_now() if config.floor is not None else math.nan
         if not self.supports.kept(config.sparsity):
-            logger.warning(
-                "sparsity=%s of %d weights leaves none", config.sparsity, self.weights.size
-            )
-
-    @property
-    def samples(self) -> int:
-        """n, the rows of A."""
-        return self.calibration.rows
-
-    def _dense_means(self) -> DenseMeans | None:
-        """What the repair at the end goes by; None if there is none."""
-        if not self.config.guarded:
-            return None
-        samples = min(REPAIR_SAMPLES, self.samples * self.calibration.batch)
-        size = min(REPAIR_BATCH, samples)
-        taken = list(self.stream.take(samples - samples % size, size))
-        return DenseMeans(self.model, self.weights, taken)
-
-    def _pick_store(self) -> Store:
-        """Where the A of each stage goes: shared by ranks, or as this one's budget allows."""
-        division, n, device = self.division, self.samples, self.weights.device
-        config = self.config
-        if config.guarded and division.ranks.size == 1:
-            config = replace(config, memory=fitting_memory(config, self.weights.size, n, device))
-        check_store(config, self.method, division.layout, n=n, device=device, ranks=division.ranks)
-        if division.ranks.size > 1:
-            return partial(
-                SharedTarget, ranks=division.ranks, bounds=division.bounds, counts=division.rows(n)
-            )
-        kept = [self.supports.kept(sparsity) for sparsity in config.plan()]
-        return pick_store(config, self.method, division.layout, n=n, kept=kept, device=device)
+            logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:
         """Write each finished stage into `folder`, after going on from the one found there."""
-        sizes = {"n": self.samples, "p": self.weights.size}
-        run = describe_run(self.config, self.model, self.stream, sizes)
+        data, sizes = self.calibration, {"n": self.calibration.rows, "p": self.weights.size}
+        run = describe_run(self.config, self.model, data.stream, sizes)
         stage_file = StageFile(folder, run=run, stages=len(self.config.plan()))
         finished = self.ranks.from_first(lambda: stage_file.begin(resume=resume))
         self.stage_file = stage_file if self.ranks.rank == 0 else None
         if finished is not None:
-            self.stream.seek(finished.place)
+            data.stream.seek(finished.place)
             self.weights.replace(finished.weights)
             self.rows, self.kept = finished.rows, finished.kept.to(self.weights.device)
             self.guard.load_state(finished.guard)
@@ -150,7 +101,7 @@ class Run:
             weights=self.weights.vector(),
             kept=self.kept,
             rows=self.rows,
-            place=self.stream.place,
+            place=self.calibration.stream.place,
             guard=self.guard.state(),
             seconds=time.perf_counter() - self.began,
         )
@@ -158,10 +109,11 @@ class Run:
     def next_sparsity(self) -> float | None:
         """That of the next stage, or None: planned, or for a guarded run as the loss has it."""
         config, plan = self.config, self.config.plan()
-        if config.guarded and config.schedule is None:
-            path = StagePath(config.start, float(config.sparsity), len(plan), config.hold)
-            return path.next(self.rows)
-        return plan[len(self.rows)] if len(self.rows) < len(plan) else None
+        free = config.guarded and config.schedule is None
+        path = StagePath(
+            config.start, config.sparsity, len(plan), config.hold, None if free else plan
+        )
+        return path.next(self.rows)
 
     def all_stages(self, progress: bool) -> PruneResult:
         with stage_bar(len(self.config.plan()), show=progress) as advance:
@@ -184,44 +136,40 @@ class Run:
         if self.stage_file is not None and len(self.rows) < self.stage_file.total:
             self.stage_file.total = len(self.rows)  # the search for a floor is done
             self.stage_file.write(self.finished())
-        repairs = self.repair()
+        return self.result()
+
+    def result(self) -> PruneResult:
+        """What came of the stages, after batch norm and biases are repaired where that helps."""
+        repairs: list[RepairRow] = []
+        if self.dense is not None:
+            repairs = repair(self.model, self.dense, self.held_out.loss_now, self.judge.holds)
         seconds = Seconds(
             gradients=sum(row.gradient_seconds for row in self.rows),
             solve=sum(row.solve_seconds for row in self.rows),
             guard=sum(row.guard_seconds for row in self.rows),
             total=time.perf_counter() - self.began,
         )
+        sample = None if self.sample is None else self.sample.to(self.weights.device)
         return PruneResult(
             model=self.model,
             masks={name: mask.clone() for name, mask in self.weights.split(self.kept).items()},
             layers=layer_rows(self.weights),
             stages=self.rows,
-            samples=self.samples,
+            samples=self.calibration.rows,
             seconds=seconds,
             peak_memory_bytes=peak_memory_bytes(self.weights.device),
             config=self.config,
-            counts=self._count(),
+            counts=count(self.model, None if sample is None else sample.inputs),
             groups=self.supports.group_counts(self.kept),
             repairs=repairs,
         )
 
-    def _count(self) -> Counts:
-        """What the pruned model costs on one calibration sample."""
-        sample = None if self.sample is None else self.sample.to(self.weights.device)
-        return count(self.model, None if sample is None else sample.inputs)
-
-    def repair(self) -> list[RepairRow]:
-        """Batch norm and biases, where that helps the pruned network."""
-        if self.dense is None:
-            return []
-        return repair(self.model, self.dense, lambda model: self.held_out.loss_now())
-
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
         start, guarded_before = time.perf_counter(), self.held_out.seconds
-        matrix, loss = self.gradients(w0)
+        around = self.curvature.at(w0)
         middle = time.perf_counter()
-        chosen = self.choose(matrix, w0, self.supports.kept(sparsity))
+        chosen = self.choose(around, w0, self.supports.kept(sparsity))
         solution = chosen.choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
@@ -230,7 +178,7 @@ class Run:
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
-        accuracy, accepted = self.judge(chosen.choice.held_out_loss)
+        accuracy, accepted = self.judge.judge(chosen.choice.held_out_loss)
         if not accepted:
             self.weights.replace(w0)
         guard_seconds = self.held_out.seconds - guarded_before
@@ -241,7 +189,7 @@ class Run:
             kept=len(solution.support),
             ridge=chosen.choice.ridge if curvature != "none" else None,
             objective=solution.objective if curvature == "fisher" and chosen.step == 1 else None,
-            loss=loss,
+            loss=around.loss,
             held_out_loss=chosen.choice.held_out_loss,
             iterations=solution.iterations,
             converged=solution.converged,
@@ -259,68 +207,18 @@ class Run:
         logger.info("%s", row)
         return row, solution.support
 
-    def judge(self, loss: float | None) -> tuple[float | None, bool]:
-        """The held-out accuracy, if it was asked for, and whether the floor is kept."""
-        floor = self.config.floor
-        if floor is None or loss is None:
-            return None, True
-        accuracy = None
-        if floor.min_accuracy is not None:
-            accuracy = held_out_accuracy(self.model, self.held_out.batches)
-        return accuracy, floor.holds(loss, self.dense_loss, accuracy)
-
-    def gradients(self, w0: Tensor) -> tuple[GradientMatrix, float | None]:
-        """A at the current weights, or what stands for it, and the loss there.
-
-        Without curvature, a matrix of no rows.
-        """
-        if self.method.curvature == "none":
-            dtype = torch.promote_types(w0.dtype, torch.float32)
-            return HeldMatrix(w0.new_empty((len(w0), 0), dtype=dtype)), None
-        batch = self.calibration.batch
-        if self.method.curvature == "inputs":
-            seen = layer_inputs(
-                self.model, self.weights, self.stream, samples=self.samples * batch, loss=self.loss
-            )
-            return LayerInputs(seen.moments, w0), seen.loss
-        ranks, rows = self.division.ranks, self.division.rows(self.samples)
-        self.stream.skip(sum(rows[: ranks.rank]) * batch)
-        found = gradient_matrix(
-            self.model,
-            self.weights,
-            self.stream,
-            rows=rows[ranks.rank],
-            batch=batch,
-            loss=self.row_loss,
-            store=self.store,
-        )
-        self.stream.skip(sum(rows[ranks.rank + 1 :]) * batch)
-        losses = ranks.gather(found.losses)
-        if self.config.loss is None:
-            return found.matrix, float(losses.double().mean())
-        self.alpha = losses  # c, which the rows of a distilled network bring with them
-        return found.matrix, None
-
-    def choose(self, matrix: GradientMatrix, w0: Tensor, k: int) -> Guarded:
+    def choose(self, around: Around, w0: Tensor, k: int) -> Guarded:
         """What the stage does: the solution of the best candidate, or of the only one."""
-        config = self.config
-        options = replace(
-            self.method.options,
-            continuation=config.continuation,
-            seed=int(config.seed),
-        )
-        if config.iterations is not None:
-            options = replace(options, iterations=config.iterations)
         posed = Posed(
-            matrix,
+            around.matrix,
             w0,
             k,
             constraint=self.supports.constraint(k),
             shape=self.shape,
             division=self.division,
             algorithm=self.method.algorithm,
-            options=options,
-            alpha=self.alpha,
+            options=self.config.resolve_options(),
+            alpha=around.alpha,
         )
         if self.held_out.batches:
             held_out = self.held_out

@@ -1,4 +1,4 @@
-"""The stages of a guarded run, decided as it goes: small steps of sparsity where the loss rises.
+"""The stages of a run; of a guarded one decided as it goes: small steps where the loss rises.
 
 Where the loss does not rise a stage goes twice as far as an even walk would, and the stages saved
 make the steps smaller where it does. All stages are used, and the last ends at the target: stages
@@ -21,19 +21,22 @@ FINEST = 1e-4  # this share of the weights
 
 @dataclass(frozen=True)
 class StagePath:
-    """From the first sparsity to the target, on Zhu and Gupta's cubic.
+    """From the first sparsity to the target, as planned or else on Zhu and Gupta's cubic.
 
     Attributes:
         start: the sparsity of the first stage.
         target: of the last.
         stages: how many there are at most.
         hold: the last share of them that stays at the target.
+        plan: the sparsity of each stage, where a schedule was asked for; a floor that is not kept
+            ends it, and the search begins.
     """
 
     start: float
     target: float
     stages: int
     hold: float = 0.0
+    plan: Sequence[float] | None = None
 
     def next(self, rows: Sequence[StageRow]) -> float | None:
         """The sparsity of the next stage after these; None if there is none.
@@ -50,6 +53,8 @@ class StagePath:
             if too_high - last <= max(CLOSE * (1 - too_high), FINEST):
                 return None
             return (last + too_high) / 2
+        if self.plan is not None:
+            return self.plan[len(rows)]
         held = int(self.hold * self.stages)
         return self._forward(reached, self.stages - held - len(rows))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +10,7 @@ import torch
 
 from chita.config import PruneConfig
 from chita.errors import ChitaError
+from chita.guard import Forms
 from chita.l0.algorithm import Layout
 from chita.l0.blocks import batch_bytes
 from chita.l0.coordinate import BLOCK
@@ -20,13 +20,13 @@ from chita.methods import Method
 from chita.ranks import Ranks
 from chita.resident import resident_bytes
 from chita.sizes import ENTRY, format_bytes
-from chita.storage.plan import Planner, Work, hold
+from chita.storage.plan import BATCHES, Planner, Work, hold
 from chita.storage.target import Store
 
 logger = logging.getLogger(__name__)
 
 FILLED = 0.6  # of what is free goes to A at most, where nobody gave a budget
-SOLVES = 8  # a stage with ridge="auto" tries about so many
+SOLVES = 8  # a stage that chooses by held-out samples tries about so many
 
 
 def check_store(
@@ -80,8 +80,9 @@ def pick_store(
     method: Method,
     layout: Layout,
     *,
+    forms: Forms,
     n: int,
-    kept: Sequence[int],
+    kept: tuple[int, int],
     device: torch.device,
 ) -> Store:
     """Where one rank alone stores the A of each stage.
@@ -90,32 +91,46 @@ def pick_store(
         config: what was asked for.
         method: that will use A.
         layout: of the columns.
+        forms: of the problem that a stage may try.
         n: the rows of A.
-        kept: k of each stage.
+        kept: k of the stages, the least and the most.
         device: where A is computed.
     """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not method.streams:
         return partial(hold, dtype)
-    if layout.blocks is None:
-        work = _whole_work(method, sum(layout.layers), kept)
-    else:
-        work = _block_work(layout.blocks, n, max(kept), device)
-    passes = 1 + config.block_sweeps  # over blocks apart, and then talking
-    solves = passes * (SOLVES if config.ridge == "auto" else 1)
-    return Planner(config.budget, replace(work, solves=solves), dtype)
+    work = plan_work(method, layout, forms, n=n, kept=kept, device=device)
+    if config.held_out_for is not None:
+        work = replace(work, solves=SOLVES * work.solves)
+    return Planner(config.budget, work, dtype)
 
 
-def _whole_work(method: Method, p: int, kept: Sequence[int]) -> Work:
+def plan_work(
+    method: Method,
+    layout: Layout,
+    forms: Forms,
+    *,
+    n: int,
+    kept: tuple[int, int],
+    device: torch.device,
+) -> Work:
+    """What one solve does with A at most, in any of its forms."""
+    passes = 1 + max(sweeps for _, sweeps in forms.blocks)  # over blocks apart, and then talking
+    layouts = [replace(layout, block_size=size) for size in {size for size, _ in forms.blocks}]
+    cuts = [each.blocks for each in layouts if each.blocks is not None]
+    largest = max((stop - start for blocks in cuts for start, stop in blocks), default=0)
+    batch = max(largest, batch_bytes(device) // (n * ENTRY)) if cuts else None
+    if len(cuts) == len(layouts):
+        return Work(kept=max(kept), batch=batch, solves=passes)
+    work = _whole_work(method, sum(layout.layers), *kept)
+    return replace(work, beside=work.beside + BATCHES * (batch or 0) * n * ENTRY, solves=passes)
+
+
+def _whole_work(method: Method, p: int, fewest: int, most: int) -> Work:
     """What the stages need at most: the active set is largest where it just is one."""
-    active = [int(method.options.active * k) for k in kept]
-    copied = max((size for size in active if size < p), default=0)
+    active = method.options.active
+    copied = min(int(active * most), p - 1) if int(active * fewest) < p else 0
     if method.algorithm is not ALGORITHMS["cd"]:
-        return Work(kept=max(kept), active=copied)
+        return Work(kept=most, active=copied)
     # Coordinate descent copies the support's columns too, and has the triangles of their blocks.
-    return Work(kept=max(kept), active=max(copied, *kept), beside=max(kept) * BLOCK * ENTRY)
-
-
-def _block_work(blocks: Sequence[tuple[int, int]], n: int, k: int, device: torch.device) -> Work:
-    largest = max(stop - start for start, stop in blocks)
-    return Work(kept=k, batch=max(largest, batch_bytes(device) // (n * ENTRY)))
+    return Work(kept=most, active=max(copied, most), beside=most * BLOCK * ENTRY)

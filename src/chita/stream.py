@@ -12,6 +12,8 @@ from chita.batch import Batch, describe, differ_in_shape, join, map_tensors, par
 from chita.data.dataset import Batches
 from chita.errors import ChitaError
 
+MOST_AT_ONCE = 256  # samples in a forward pass
+
 Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
 
@@ -35,6 +37,7 @@ class SampleStream:
                 "pass a list or a DataLoader"
             )
         self.sample: Batch | None = None  # the first one that was ever read
+        self._given = 1  # the size of the batch it came in
         self._batches = batches
         self._order: list[int] | None = None
         if seed is not None and isinstance(batches, (list, tuple)):
@@ -61,6 +64,16 @@ class SampleStream:
         if not self._counted and self._counted_all:
             raise ChitaError("batches hold no samples")
         return min(self._counted, wanted) - self._held_out
+
+    def at_once(self, least: int = 1) -> int:
+        """How many samples a forward pass may take: what is given fits, and so does a row of A.
+
+        Args:
+            least: that the rest of the work takes at once anyway.
+        """
+        if self.sample is None:
+            self.peek()
+        return max(least, min(self._given, MOST_AT_ONCE))
 
     def hold_out(self, count: int, chunk: int) -> list[Batch]:
         """The first `count` samples, in pieces of `chunk`, which `take` then passes over.
@@ -167,6 +180,7 @@ class SampleStream:
             if batch.size:
                 if self.sample is None:  # a copy, which does not hold on to the rest of the batch
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
+                    self._given = batch.size
                 yield batch
 
     def parse(self, number: int, given: Any) -> Batch:

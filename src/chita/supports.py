@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
 from torch import Tensor, nn
 
-from chita.allocation import allocate
+from chita.allocation import allocate, layer_limits, sparsity_of
 from chita.config import PruneConfig, kept_weights
 from chita.l0.constraint import ANY_SUPPORT, Constraint
 from chita.l0.groups import Groups
 from chita.patterned import Patterned
 from chita.weights import Weights
+
+
+def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:
+    """With a floor the sparsity is the most that is tried: then no more than layers allow.
+
+    Args:
+        config: what was asked for.
+        weights: of `choose_weights`.
+    """
+    if config.floor is None:
+        return config
+    least, _ = layer_limits(_shapes(weights), config.allocation, config.at_least, config.at_most)
+    if kept_weights(weights.size, config.sparsity) >= sum(least):
+        return config
+    return replace(config, sparsity=sparsity_of(sum(least), weights.size))
 
 
 class Supports:
@@ -27,7 +46,7 @@ class Supports:
         if config.pattern is not None:
             self._patterned = Patterned(model, weights, config.pattern)
         self._allocation = allocate(
-            {weight.name: weight.parameter.shape for weight in weights},
+            _shapes(weights),
             kept_weights(weights.size, config.sparsity),
             rule=config.allocation,
             at_least=config.at_least,
@@ -65,3 +84,7 @@ class Supports:
             kept: (p,) bool.
         """
         return None if self._patterned is None else self._patterned.counts(kept)
+
+
+def _shapes(weights: Weights) -> Mapping[str, torch.Size]:
+    return {weight.name: weight.parameter.shape for weight in weights}

@@ -6,12 +6,12 @@ import torch
 
 from chita import zoo
 from chita.bench import any_specimens
-from chita.bench.any import mean_loss
 from chita.bench.any_specimens import SMALL, Small, find_specimens, trained_network
 from chita.bench.any_tasks import Task, in_batches
 from chita.bench.networks import CHECKPOINTS, IMAGENET_CHECKPOINTS, find_subjects
 from chita.checkpoint import save_checkpoint
 from chita.evaluate import accuracy
+from chita.gradients import mean_loss
 from tests.bench.small import embedded
 from tests.data.pictures import save_classes
 

@@ -57,7 +57,7 @@ def test_forward_passes_are_layers_times_ladder_and_progress_counts_them() -> No
     passes = list[bool]()
     model.register_forward_pre_hook(lambda *_: passes.append(torch.is_grad_enabled()))
     chita.sensitivity(
-        model, cut(points(24), 8), sparsities=(0.5, 0.9), progress=lambda *x: seen.append(x)
+        model, [points(24)], sparsities=(0.5, 0.9), progress=lambda *x: seen.append(x)
     )
     assert passes == [False] * (1 + 2 * 2)
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
@@ -66,7 +66,7 @@ def test_forward_passes_are_layers_times_ladder_and_progress_counts_them() -> No
 def test_only_so_many_samples_and_the_same_each_time() -> None:
     model, sizes = tiny(), list[float]()
     model.register_forward_pre_hook(lambda _, inputs: sizes.append(float(inputs[0].sum())))
-    found = chita.sensitivity(model, cut(points(24), 8), samples=10, sparsities=(0.5,))
+    found = chita.sensitivity(model, cut(points(24), 12), samples=10, sparsities=(0.5,))
     assert found.samples == 10
     assert len(set(sizes)) == 1
 
@@ -94,6 +94,21 @@ def test_a_regression_and_a_model_with_its_own_loss_have_no_accuracy() -> None:
     assert own.dense.loss == pytest.approx(found.dense.loss)
     assert own.layers[0].scores[-1].loss == pytest.approx(found.layers[0].scores[-1].loss)
     assert own.dense.accuracy is None
+
+
+def test_outputs_with_logits_have_an_accuracy() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = tiny()
+
+        def forward(self, x: Tensor) -> Any:
+            return {"logits": self.net(x)}
+
+    named = chita.sensitivity(Named(), cut(points(24), 8), sparsities=(0.5,))
+    plain = chita.sensitivity(tiny(), cut(points(24), 8), sparsities=(0.5,))
+    assert named.dense == plain.dense and plain.dense.accuracy is not None
+    assert [layer.scores for layer in named.layers] == [layer.scores for layer in plain.layers]
 
 
 @pytest.mark.parametrize("ladder", [(), (0.0, 0.5), (0.5, 0.5), (0.9, 0.5), (0.5, 1.0)])

@@ -6,15 +6,12 @@ magnitude, OBD and plain CHITA, and rescaling neighbouring layers should cost it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from typing import Any
 
-from torch import nn
-
-from chita.batch import parse_batch
 from chita.bench.any_layout import CANDIDATE, DENSE, any_rows, any_text, draw_any
 from chita.bench.any_specimens import Specimen, find_specimens
 from chita.bench.benchmark import Bench
@@ -22,7 +19,7 @@ from chita.bench.cells import Cell, Record
 from chita.bench.clock import timed
 from chita.bench.write import Report
 from chita.evaluate import accuracy
-from chita.gradients import total_loss
+from chita.gradients import mean_loss
 from chita.modes import device_of
 from chita.prune import prune
 
@@ -112,9 +109,3 @@ def _cell(specimen: Specimen, seed: int, contender: str, sparsity: float, **argu
         }
 
     return Cell(key, compute)
-
-
-def mean_loss(model: nn.Module, batches: Iterable[Any]) -> float:
-    """The mean cross-entropy over all samples."""
-    total, samples = total_loss(model, (parse_batch(*numbered) for numbered in enumerate(batches)))
-    return total / samples

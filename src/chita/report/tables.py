@@ -63,7 +63,8 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
     for row in record["repairs"]:
         kept = "kept" if row["kept"] else "not kept"
-        change = f"{row['loss_before']:.4g} to {row['loss_after']:.4g}"
+        losses = (row["loss_before"], row["loss_after"])
+        change = " to ".join("no number" if loss is None else f"{loss:.4g}" for loss in losses)
         table.add_row(f"repair of {row['repair']}", f"{kept}, held-out loss {change}")
     table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
     table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")

@@ -13,7 +13,8 @@ from chita.batch import Batch
 from chita.checks import check_finite, check_model
 from chita.config import kept_weights
 from chita.errors import ChitaError
-from chita.gradients import Loss, total_loss
+from chita.evaluate import count_right
+from chita.gradients import Loss, mean_loss
 from chita.gradients.losses import cross_entropy
 from chita.l0.threshold import hard_threshold
 from chita.modes import convolution_trials
@@ -22,7 +23,6 @@ from chita.stream import SampleStream
 from chita.weights import Patterns, Weight, Weights
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-CHUNK = 256  # samples in a forward pass
 
 
 def sensitivity(
@@ -66,7 +66,7 @@ def sensitivity(
     check_finite(weights)
     stream = SampleStream(batches, seed=seed)
     samples = stream.count(samples)
-    fixed = list(stream.take(samples, CHUNK))
+    fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)
     with convolution_trials(False):
         dense = _score(model, fixed, loss)
@@ -104,34 +104,25 @@ def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
 def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
     """One forward pass for both figures; a model with its own loss shows no outputs to count."""
     if isinstance(samples[0].content, dict):
-        total, count = total_loss(model, samples, loss)
-        return Score(total / count, None)
+        return Score(mean_loss(model, samples, loss), None)
     counting = _CountingLoss(loss or cross_entropy)
-    total, count = total_loss(model, samples, counting)
-    return Score(total / count, 100 * counting.correct / count if counting.classes else None)
+    return Score(mean_loss(model, samples, counting), counting.accuracy)
 
 
 class _CountingLoss:
-    """A loss that also counts the samples whose largest output is at the target."""
+    """A loss that also counts right answers."""
 
     def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-        self.correct = 0
-        self.classes = True
+        self._loss = loss
+        self._counted: list[tuple[int, int] | None] = []
 
     def __call__(self, outputs: Any, targets: Any) -> Tensor:
-        self.classes = self.classes and _are_classes(outputs, targets)
-        if self.classes:
-            self.correct += int((outputs.argmax(1) == targets).sum())
-        return self.loss(outputs, targets)
+        self._counted.append(count_right(outputs, targets))
+        return self._loss(outputs, targets)
 
-
-def _are_classes(outputs: Any, targets: Any) -> bool:
-    """Whether outputs are (B, classes) and targets (B,) whole numbers."""
-    return (
-        isinstance(outputs, Tensor)
-        and isinstance(targets, Tensor)
-        and outputs.ndim == 2
-        and targets.shape == outputs.shape[:1]
-        and not targets.is_floating_point()
-    )
+    @property
+    def accuracy(self) -> float | None:
+        """Of all answers so far, in percent; None where there is no right or wrong."""
+        known = [counted for counted in self._counted if counted is not None]
+        right, total = (sum(numbers) for numbers in zip(*known, strict=True)) if known else (0, 0)
+        return 100 * right / total if total and len(known) == len(self._counted) else None

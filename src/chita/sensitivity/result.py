@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+from chita.finite import finite_or_none
+
 BROKEN = 1e30  # stands for a loss that is not finite: it can be added, and is beyond all others
 
 
@@ -68,7 +70,7 @@ class SensitivityResult:
                 "layer": layer.name,
                 "weights": layer.weights,
                 "sparsity": sparsity,
-                "loss": score.loss if math.isfinite(score.loss) else None,
+                "loss": finite_or_none(score.loss),
                 "accuracy": score.accuracy,
             }
             for layer in self.layers
