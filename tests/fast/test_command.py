@@ -46,8 +46,9 @@ def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
         assert found["advice"] in text
         paths = found["paths"]
         assert {"dense", "compact", "csr", "sums"} <= set(paths)
-        if found["use"] != "dense":
-            assert paths[found["use"]]["median"] < paths["dense"]["median"]
+        gained = {name for name, path in paths.items() if path["times_as_fast"] > 1}
+        assert found["use"] in gained | {"dense"}
+        assert paths[found["use"]]["median"] <= paths["dense"]["median"]
         assert [row["name"] for row in found["layers"]] == ["fc1", "fc2", "fc3"]
 
 
