@@ -106,9 +106,7 @@ def test_a_model_that_answers_differently_each_time() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(x) + torch.rand(x.shape[0], 1)
 
-    with pytest.raises(
-        ChitaError, match=r"differ from one call .*\(differs by \d\.\de.0\d\)"
-    ):
+    with pytest.raises(ChitaError, match=r"differ from one call .*\(differs by \d\.\de.0\d\)"):
         measure_speed(Noisy(8, 4), normal(2, 8), 2)
 
 
