@@ -16,7 +16,6 @@ from rich.progress import track
 from chita import data, zoo
 from chita.allocation import RULES
 from chita.batch_norm import reestimate_batch_norm
-from chita.checkpoint import load_checkpoint
 from chita.config import PruneConfig
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
@@ -30,13 +29,11 @@ from chita.inputs import (
     NetworkName,
     Seed,
     ValSplit,
-    load_data,
+    open_trained,
     parse_allocation,
     parse_shares,
-    pick_data,
-    shipped_checkpoint,
 )
-from chita.launch import first_rank_first, resumable
+from chita.launch import resumable
 from chita.methods import METHODS
 from chita.metric import METRICS
 from chita.output import write_run
@@ -47,7 +44,6 @@ from chita.report.tables import counts_table, layer_table, summary_table
 from chita.resume import StageFile
 
 SPARSITY = 0.9  # unless one is given
-NETWORKS = ", ".join(zoo.NETWORKS)
 
 
 def prune_command(
@@ -193,15 +189,19 @@ def prune_command(
     if memory is not None:  # who asks for a budget wants to know how it is kept
         logging.getLogger("chita.storage.plan").setLevel(logging.INFO)
     with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
-        data_name = pick_data(known, data_name, checkpoint)
-        model = known.build().to(place)
-        load_checkpoint(model, checkpoint or shipped_checkpoint(known))
-        splits = first_rank_first(
-            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        trained = open_trained(
+            known,
+            checkpoint,
+            data_name,
+            val_split=val_split,
+            seed=seed,
+            place=place,
+            ranks=ranks,
         )
+        model, test = trained.model, trained.test
         if reestimate_bn:
             augmented = data.Batches(
-                splits.train,
+                trained.splits.train,
                 128,
                 shuffle=True,
                 augment=known.recipe.augment,
@@ -211,15 +211,13 @@ def prune_command(
             reestimate_batch_norm(
                 model, track(augmented, "batch norm", console=Console(stderr=True))
             )
-        test = data.Batches(splits.test, known.batch_size, device=place)
         dense_accuracy = accuracy(model, test) if ranks.rank == 0 else None
-        calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
-        result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
+        result = prune(model, trained.calibration, **arguments, checkpoints=out, resume=resume)
         if ranks.rank > 0:  # rank 0 speaks for all
             return
         given = {
             "network": network,
-            "data": data_name,
+            "data": trained.data_name,
             "val_split": val_split,
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "reestimate_bn": reestimate_bn,
