@@ -30,6 +30,10 @@ NetworkName = Annotated[
 DataName = Annotated[
     str | None, typer.Option("--data", help=f"One of {', '.join(NAMES)}, or {IMAGE_FOLDER}DIR.")
 ]
+Source = Annotated[str, typer.Argument(help="A checkpoint, the folder of a run or a network.")]
+SourceNetwork = Annotated[
+    str | None, typer.Option("--network", help="What the checkpoint is of, if no run says so.")
+]
 Include = Annotated[
     list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -47,6 +45,7 @@ from chita.prune import prune
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.result import PruneResult
 from chita.resume import StageFile
+from chita.say import say, say_json
 
 SPARSITY = 0.9  # unless one is given
 
@@ -235,7 +234,9 @@ def prune_command(
         }
         if out is not None:
             _write(out, result, given, record, page=report)
-    _show(result, record, as_json=as_json)
+    say(layer_table(result), counts_table(result.counts), summary_table(record))
+    if as_json:
+        say_json(record)
 
 
 def _reestimate(trained: Trained) -> None:
@@ -265,15 +266,6 @@ def _write(
     write_run(out, result.model, result.masks, config=config, record=record)
     if page:
         write_page(out)
-
-
-def _show(result: PruneResult, record: Mapping[str, Any], *, as_json: bool) -> None:
-    console = Console()
-    console.print(layer_table(result))
-    console.print(counts_table(result.counts))
-    console.print(summary_table(record))
-    if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
 
 
 def _pick_sparsity(given: str | None, floor: Floor) -> float | str:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from torch import nn
 
 from chita import zoo
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.files import write_csv
 from chita.gradual.epoch_file import EpochFile
-from chita.gradual.history import History, draw_history, write_csv
+from chita.gradual.history import History, draw_history
 from chita.gradual.methods import METHODS, get_method
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
@@ -34,6 +32,7 @@ from chita.inputs import (
 from chita.launch import resumable
 from chita.output import write_run
 from chita.progress import step_bar
+from chita.say import say, say_json
 from chita.weights import Weights
 from chita.zoo import Network
 
@@ -109,9 +108,9 @@ def gradual_command(
     record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
     if out is not None:
         _write(out, model, known, recipe, history, config=config, record=record)
-    Console().print(_summary(record), markup=False, highlight=False, soft_wrap=True)
+    say(_summary(record))
     if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
+        say_json(record)
 
 
 def _starts_fresh(method: str, checkpoint: Path | None) -> bool:
@@ -136,7 +135,7 @@ def _write(
     weights = Weights(model, network.prunable)
     masks = weights.split(weights.vector() != 0)
     write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
-    write_csv(out / "history.csv", history.rows)
+    write_csv(out / "history.csv", history.table())
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
     try:
         draw_history(out / "history.png", history.rows, title=title)

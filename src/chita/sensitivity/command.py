@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chita import zoo
 from chita.device import pick_device
 from chita.errors import ChitaError
-from chita.files import write_whole
+from chita.files import write_csv, write_json
 from chita.inputs import (
     AsJson,
     DataName,
@@ -28,9 +25,10 @@ from chita.inputs import (
 )
 from chita.output import prepare_folder
 from chita.progress import step_bar
+from chita.say import say, say_json
 from chita.sensitivity.advice import advise
 from chita.sensitivity.measure import LADDER, sensitivity
-from chita.sensitivity.show import draw_sensitivity, sensitivity_table, write_csv
+from chita.sensitivity.show import draw_sensitivity, sensitivity_table
 
 logger = logging.getLogger(__name__)
 
@@ -85,15 +83,13 @@ def sensitivity_command(
         "advice": str(advice),
     }
     if out is not None:
-        write_whole(out / "sensitivity.json", f"{json.dumps(record, indent=2)}\n".encode())
-        write_csv(out / "sensitivity.csv", result)
+        write_json(out / "sensitivity.json", record)
+        write_csv(out / "sensitivity.csv", result.rows())
         title = f"{network}, {trained.data_name}"
         try:
             draw_sensitivity(out / "sensitivity.png", result, title=title)
         except ChitaError as error:  # the figures are worth more than their drawing
             logger.warning("sensitivity.png is not drawn: %s", error)
-    console = Console()
-    console.print(sensitivity_table(result))
-    console.print(str(advice), markup=False, highlight=False, soft_wrap=True)
+    say(sensitivity_table(result), str(advice))
     if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
+        say_json(record)
