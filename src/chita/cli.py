@@ -30,8 +30,7 @@ from chita.inputs import (
     NetworkName,
     Seed,
     ValSplit,
-    load_data,
-    pick_data,
+    open_trained,
 )
 from chita.output import prepare_file, prepare_folder
 from chita.packed.command import inspect_command, pack_command, unpack_command
@@ -98,14 +97,19 @@ def train_command(
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")
     prepare_file(out, ".safetensors")
-    place = pick_device(device)
-    data_name = pick_data(known, data_name or known.data, None)
-    splits = load_data(known, data_name, val_split=val_split, seed=seed)
-    model = known.build().to(place)
+    opened = open_trained(
+        known,
+        None,
+        data_name or known.data,
+        val_split=val_split,
+        seed=seed,
+        place=pick_device(device),
+        fresh=True,
+    )
     with step_bar("training") as progress:
-        train(model, splits.train, recipe, seed=seed, progress=progress)
-    save_checkpoint(model, out)
-    score = accuracy(model, data.Batches(splits.test, known.batch_size, device=place))
+        train(opened.model, opened.splits.train, recipe, seed=seed, progress=progress)
+    save_checkpoint(opened.model, out)
+    score = accuracy(opened.model, opened.test)
     say(f"{network}: {score:.2f} % of the test set, written to {out}")
 
 
