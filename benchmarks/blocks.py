@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from chita.bench.clock import timed
+from chita.clock import timed
 from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.l0.iht import refine_by_backsolve
 from chita.l0.problem import Problem

@@ -19,7 +19,7 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.bench.clock import timed
+from chita.clock import timed
 from chita.gradients import gradient_matrix
 from chita.stream import SampleStream
 from chita.weights import Weights

@@ -21,8 +21,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from chita.bench.clock import timed
 from chita.checkpoint import load_checkpoint
+from chita.clock import timed
 from chita.gradients import gradient_matrix
 from chita.l0.backsolve import backsolve
 from chita.l0.coordinate import CoordinateDescent

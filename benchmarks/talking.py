@@ -21,9 +21,9 @@ from tempfile import gettempdir
 import torch
 
 from chita import data
-from chita.bench.clock import timed
 from chita.bench.networks import find_subjects
 from chita.bench.pose import pose
+from chita.clock import timed
 from chita.config import kept_weights
 from chita.evaluate import accuracy
 from chita.l0.algorithm import Layout

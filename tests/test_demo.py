@@ -3,17 +3,17 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from rich.console import Console
 
 from chita import demo
 
 
-def test_demo_draws_and_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_draws_and_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(demo, "SPARSITIES", (0.9, 0.98))
     monkeypatch.setattr(demo, "METHODS", {"magnitude": "magnitude", "CHITA": "chita-bso"})
-    console = Console(width=100, record=True, quiet=False, file=(tmp_path / "log").open("w"))
-    demo.run_demo(tmp_path, console)
-    text = console.export_text()
+    demo.run_demo(tmp_path)
+    text = capsys.readouterr().out
     assert "magnitude" in text
     assert "CHITA" in text
     assert "98%" in text

@@ -1,3 +1,5 @@
+import csv
+import json
 import signal
 import subprocess
 import sys
@@ -6,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chita.errors import ChitaError
-from chita.files import sweep, write_whole
+from chita.files import sweep, write_csv, write_json, write_whole
 
 
 def test_an_old_file_is_replaced(tmp_path: Path) -> None:
@@ -23,6 +25,22 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         with pytest.raises(ChitaError, match=f"cannot write {path}"):
             write_whole(path, b"content")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_rows_and_records_can_be_read_again(tmp_path: Path) -> None:
+    rows = [
+        {"method": "MP, uniform", "loss": 1 / 3, "paper": None},
+        {"method": 'by "size"', "loss": 1e-9, "paper": 2.5},
+    ]
+    write_csv(tmp_path / "a.csv", rows)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert list(read[0]) == ["method", "loss", "paper"]
+    assert [line["method"] for line in read] == [row["method"] for row in rows]
+    assert [float(line["loss"]) for line in read] == [row["loss"] for row in rows]
+    assert [line["paper"] for line in read] == ["", "2.5"]
+    write_json(tmp_path / "a.json", {"rows": rows})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"rows": rows}
 
 
 def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:

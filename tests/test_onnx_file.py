@@ -62,6 +62,19 @@ def test_a_model_that_cannot_be_exported(tmp_path: Path) -> None:
         chita.export_onnx(Branching(), torch.randn(2, 4), tmp_path / "no.onnx")
 
 
+def test_what_onnxruntime_cannot_do_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match="onnxruntime cannot open the model on the CPU"):
+        chita.export_onnx(
+            nn.Linear(4, 3).bfloat16(), torch.randn(2, 4).bfloat16(), tmp_path / "half.onnx"
+        )
+    with pytest.raises(ChitaError, match="onnxruntime cannot open"):
+        open_onnx(b"no such file")
+    session = open_onnx(onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4)))
+    with pytest.raises(ChitaError, match="onnxruntime cannot run the model"):
+        run_onnx(session, torch.randn(2, 5))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ChitaError, match=r"needs onnx: pip install 'chita\[onnx\]'"):

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.output import prepare_folder, write_run
+from chita.output import prepare_file, prepare_folder, write_run
 
 
 def test_folder_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -20,6 +20,16 @@ def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ChitaError, match="cannot write to the output folder"):
         prepare_folder(tmp_path / "file" / "run")
+
+
+def test_a_file_has_the_name_of_its_kind_and_a_folder_to_be_in(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "model.onnx"
+    prepare_file(out, ".onnx")
+    assert out.parent.is_dir() and not out.exists()
+    (tmp_path / "folder.onnx").mkdir()
+    for wrong in (tmp_path / "model.pt", tmp_path / "folder.onnx"):
+        with pytest.raises(ChitaError, match=f"OUT must be a file that ends in .onnx, got {wrong}"):
+            prepare_file(wrong, ".onnx")
 
 
 def test_all_of_a_run_can_be_read_again(tmp_path: Path) -> None:

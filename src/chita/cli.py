@@ -30,14 +30,14 @@ from chita.inputs import (
     NetworkName,
     Seed,
     ValSplit,
-    load_data,
-    pick_data,
+    open_trained,
 )
-from chita.output import prepare_folder
+from chita.output import prepare_file, prepare_folder
 from chita.packed.command import inspect_command, pack_command, unpack_command
 from chita.page.command import report_command
 from chita.progress import step_bar
 from chita.prune_command import prune_command
+from chita.say import say
 from chita.sensitivity.command import sensitivity_command
 from chita.train import train
 
@@ -60,12 +60,10 @@ app.command("inspect")(inspect_command)
 app.command("speed")(speed_command)
 app.command("report")(report_command)
 
-NETWORKS = ", ".join(zoo.NETWORKS)
-
 
 def _print_version(asked: bool) -> None:
     if asked:
-        Console().print(f"chita {chita.__version__}", highlight=False)
+        say(f"chita {chita.__version__}")
         raise typer.Exit
 
 
@@ -98,20 +96,21 @@ def train_command(
     known = zoo.get(network)
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")
-    if out.suffix != ".safetensors" or out.is_dir():
-        raise ChitaError(f"out must be a file that ends in .safetensors, got {out}")
-    prepare_folder(out.parent)
-    place = pick_device(device)
-    data_name = pick_data(known, data_name or known.data, None)
-    splits = load_data(known, data_name, val_split=val_split, seed=seed)
-    model = known.build().to(place)
-    with step_bar("training") as progress:
-        train(model, splits.train, recipe, seed=seed, progress=progress)
-    save_checkpoint(model, out)
-    score = accuracy(model, data.Batches(splits.test, known.batch_size, device=place))
-    Console().print(
-        f"{network}: {score:.2f} % of the test set, written to {out}", soft_wrap=True, markup=False
+    prepare_file(out, ".safetensors")
+    opened = open_trained(
+        known,
+        None,
+        data_name or known.data,
+        val_split=val_split,
+        seed=seed,
+        place=pick_device(device),
+        fresh=True,
     )
+    with step_bar("training") as progress:
+        train(opened.model, opened.splits.train, recipe, seed=seed, progress=progress)
+    save_checkpoint(opened.model, out)
+    score = accuracy(opened.model, opened.test)
+    say(f"{network}: {score:.2f} % of the test set, written to {out}")
 
 
 @data_app.command("get")
@@ -122,7 +121,7 @@ def get_command(
     with step_bar(f"fetching {name}") as progress:
         where = data.get(name, progress=progress)
     data.load(name)  # files that were here before may be damaged
-    Console().print(f"{name} is in {where}", soft_wrap=True, markup=False)
+    say(f"{name} is in {where}")
 
 
 @app.command("demo")
@@ -131,11 +130,7 @@ def demo_command(
 ) -> None:
     """Prune the embedded MLPNet by magnitude, CHITA and CHITA++, side by side."""
     prepare_folder(out)
-    run_demo(out, Console())
-
-
-def _stderr() -> Console:
-    return Console(stderr=True)
+    run_demo(out)
 
 
 def main() -> None:
@@ -144,5 +139,5 @@ def main() -> None:
         app()
     except ChitaError as error:
         message = f"[bold red]error:[/] {escape(str(error))}"
-        _stderr().print(message, soft_wrap=True, highlight=False)
+        Console(stderr=True).print(message, soft_wrap=True, highlight=False)
         sys.exit(1)

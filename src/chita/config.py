@@ -84,8 +84,7 @@ class PruneConfig:
         for name in ("include", "exclude"):
             what = "a glob pattern of parameter names, or several"
             _require(name, getattr(self, name), _are_patterns, what)
-        what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
-        _require("loss", self.loss, LOSSES.__contains__, what)
+        check_loss(self.loss)
         self._check_guard()
         _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
@@ -244,6 +243,12 @@ def kept_weights(p: int, sparsity: float) -> int:
     So the paper counts, to the weight: its figures for magnitude pruning come out to the digit.
     """
     return math.floor((1 - sparsity) * p)
+
+
+def check_loss(loss: Any) -> None:
+    """Whether this is the name of a loss, or None."""
+    what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
+    _require("loss", loss, LOSSES.__contains__, what)
 
 
 def _require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:

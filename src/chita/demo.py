@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,11 +14,12 @@ from chita.bench.paper import paper_accuracy
 from chita.checkpoint import load_checkpoint
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
-from chita.files import write_whole
+from chita.files import write_json
 from chita.output import write_run
 from chita.page.render import write_page
 from chita.prune import prune
 from chita.report.figures import accuracy_figure
+from chita.say import say
 
 SPARSITIES = (0.8, 0.9, 0.95, 0.98)
 METHODS = {"magnitude": "magnitude", "CHITA": "chita-bso", "CHITA++": "chita++"}
@@ -33,7 +33,7 @@ class Point:
     seconds: float
 
 
-def run_demo(folder: Path, console: Console) -> None:
+def run_demo(folder: Path) -> None:
     """Prune at several sparsities, show them in a table, and draw them into accuracy.png.
 
     The folder also gets the last of the networks, as `chita prune` writes it, the points in
@@ -54,7 +54,7 @@ def run_demo(folder: Path, console: Console) -> None:
 
     dense_accuracy = accuracy(dense(), test)
     curves: dict[str, list[Point]] = {}
-    with console.status("") as status:
+    with Console().status("") as status:
         for name, method in METHODS.items():
             curves[name] = []
             for sparsity in SPARSITIES:
@@ -63,7 +63,7 @@ def run_demo(folder: Path, console: Console) -> None:
                     dense(), calibration, sparsity=sparsity, method=method, progress=False
                 )
                 curves[name].append(Point(accuracy(result.model, test), result.seconds.total))
-    console.print(_table(curves, dense_accuracy))
+    say(_table(curves, dense_accuracy))
     figure = folder / "accuracy.png"
     accuracy_figure(
         figure,
@@ -72,14 +72,14 @@ def run_demo(folder: Path, console: Console) -> None:
         dense=dense_accuracy,
         title="MLPNet on MNIST",
     )
-    console.print(f"accuracy against sparsity: {figure}", soft_wrap=True, markup=False)
+    say(f"accuracy against sparsity: {figure}")
     given = {"network": network.name, "data": embedded.data}
     config = {**asdict(result.config), **given}
     last = curves[name][-1].accuracy
     record = {**given, "dense_accuracy": dense_accuracy, "accuracy": last, **result.to_dict()}
     write_run(folder, result.model, result.masks, config=config, record=record)
     _write_points(folder / "demo.json", network.name, curves)
-    console.print(f"all of it on one page: {write_page(folder)}", soft_wrap=True, markup=False)
+    say(f"all of it on one page: {write_page(folder)}")
 
 
 def _write_points(path: Path, network: str, curves: dict[str, list[Point]]) -> None:
@@ -96,7 +96,7 @@ def _write_points(path: Path, network: str, curves: dict[str, list[Point]]) -> N
         for sparsity, point in zip(SPARSITIES, points, strict=True)
     ]
     content = {"benchmark": "demo", "title": "Three methods, side by side", "rows": rows}
-    write_whole(path, f"{json.dumps(content, indent=2)}\n".encode())
+    write_json(path, content)
 
 
 def _table(curves: dict[str, list[Point]], dense_accuracy: float) -> Table:

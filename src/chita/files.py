@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from chita.errors import ChitaError
 
@@ -21,6 +26,25 @@ def write_whole(path: Path, content: bytes) -> None:
             written.replace(path)
     except OSError as error:
         raise ChitaError(f"cannot write {path}: {error}") from error
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """The content as JSON to read, in a file that appears whole."""
+    write_whole(path, f"{json.dumps(content, indent=2)}\n".encode())
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Comma-separated values in a file that appears whole.
+
+    Args:
+        path: the file.
+        rows: at least one, all with the columns of the first; None is an empty field.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
 
 
 def sweep(folder: Path) -> None:

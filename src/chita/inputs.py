@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
+from torch import nn
 
 from chita.allocation import GLOBAL
-from chita.data import NAMES, Splits, image_folder, load
+from chita.checkpoint import load_checkpoint
+from chita.data import NAMES, Batches, Splits, image_folder, load
+from chita.data.dataset import Images
 from chita.errors import ChitaError
+from chita.launch import first_rank_first
+from chita.modes import device_of
 from chita.progress import step_bar
+from chita.ranks import ALONE, Ranks
 from chita.zoo import NETWORKS, Network
 
 IMAGE_FOLDER = "imagefolder:"
@@ -21,6 +29,10 @@ NetworkName = Annotated[
 ]
 DataName = Annotated[
     str | None, typer.Option("--data", help=f"One of {', '.join(NAMES)}, or {IMAGE_FOLDER}DIR.")
+]
+Source = Annotated[str, typer.Argument(help="A checkpoint, the folder of a run or a network.")]
+SourceNetwork = Annotated[
+    str | None, typer.Option("--network", help="What the checkpoint is of, if no run says so.")
 ]
 Include = Annotated[
     list[str] | None, typer.Option(help="Glob of parameter names to prune (repeatable).")
@@ -36,6 +48,71 @@ Seed = Annotated[int, typer.Option(min=0, help="Of all that is drawn at random."
 ValSplit = Annotated[
     float | None, typer.Option(help="Share of an image folder without train/ and val/ to test on.")
 ]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with its weights and its data.
+
+    Attributes:
+        network: of the zoo.
+        model: on the device that batches are made for.
+        data_name: of the data set.
+        splits: its training and test images.
+        seed: of the order in which calibration reads the training images.
+    """
+
+    network: Network
+    model: nn.Module
+    data_name: str
+    splits: Splits
+    seed: int
+
+    @property
+    def test(self) -> Batches:
+        """The test images."""
+        return self._batches(self.splits.test)
+
+    @property
+    def calibration(self) -> Batches:
+        """The training images in their new order."""
+        return self._batches(self.splits.train.shuffled(self.seed))
+
+    def _batches(self, images: Images) -> Batches:
+        return Batches(images, self.network.batch_size, device=device_of(self.model))
+
+
+def open_trained(
+    network: Network,
+    checkpoint: Path | None,
+    data_name: str | None,
+    *,
+    val_split: float | None,
+    seed: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
+    fresh: bool = False,
+) -> Trained:
+    """The network that a command is about.
+
+    Args:
+        network: of the zoo.
+        checkpoint: the weights; those that ship with chita by default.
+        data_name: the data set; the one that goes with the weights by default.
+        val_split: the share of an image folder to test on.
+        seed: of that split, and of the order of calibration.
+        place: where the model and its batches live.
+        ranks: rank 0 fetches the data, the others find them.
+        fresh: leave the weights as they are drawn, not trained.
+    """
+    name = pick_data(network, data_name, checkpoint)
+    model = network.build().to(place)
+    if not fresh:
+        load_checkpoint(model, checkpoint or shipped_checkpoint(network))
+    splits = first_rank_first(
+        ranks, lambda: load_data(network, name, val_split=val_split, seed=seed)
+    )
+    return Trained(network, model, name, splits, seed)
 
 
 def pick_data(network: Network, given: str | None, checkpoint: Path | None) -> str:

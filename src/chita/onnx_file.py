@@ -86,17 +86,27 @@ def open_onnx(content: bytes) -> InferenceSession:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    with _as_chita_error("open"):
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def run_onnx(session: InferenceSession, example: Example) -> list[Tensor]:
     """The outputs of an ONNX file for an example, in order."""
     names = [given.name for given in session.get_inputs()]
-    arrays = [tensor.detach().cpu().numpy() for tensor in tensors_of(example)]
-    return [
-        torch.from_numpy(array)
-        for array in session.run(None, dict(zip(names, arrays, strict=True)))
-    ]
+    with _as_chita_error("run"):
+        arrays = [tensor.detach().cpu().numpy() for tensor in tensors_of(example)]
+        found = session.run(None, dict(zip(names, arrays, strict=True)))
+        return [torch.from_numpy(array) for array in found]
+
+
+@contextlib.contextmanager
+def _as_chita_error(what: str) -> Iterator[None]:
+    """Its exceptions have no base but Exception, and half precision is none of numpy's."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).splitlines()[0]
+        raise ChitaError(f"onnxruntime cannot {what} the model on the CPU: {reason}") from error
 
 
 def _free_batch(tensor: Tensor) -> dict[int, Any]:

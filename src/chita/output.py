@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,12 @@ from torch import Tensor, nn
 
 from chita.checkpoint import save_checkpoint
 from chita.errors import ChitaError
-from chita.files import write_whole
+from chita.files import write_json, write_whole
 
 MODEL_FILE = "model.safetensors"
+MASKS_FILE = "masks.safetensors"
+CONFIG_FILE = "config.yaml"
+RESULT_FILE = "result.json"
 
 
 def prepare_folder(folder: Path) -> None:
@@ -26,6 +28,13 @@ def prepare_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise ChitaError(f"cannot write to the output folder {folder}: {error}") from error
+
+
+def prepare_file(out: Path, suffix: str) -> None:
+    """Make sure that `out` can be written and is named as its kind, before any work is done."""
+    if out.suffix != suffix or out.is_dir():
+        raise ChitaError(f"OUT must be a file that ends in {suffix}, got {out}")
+    prepare_folder(out.parent)
 
 
 def write_run(
@@ -46,6 +55,6 @@ def write_run(
         record: what came of it.
     """
     save_checkpoint(model, folder / MODEL_FILE)
-    save_checkpoint(masks, folder / "masks.safetensors")
-    write_whole(folder / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False).encode())
-    write_whole(folder / "result.json", f"{json.dumps(record, indent=2)}\n".encode())
+    save_checkpoint(masks, folder / MASKS_FILE)
+    write_whole(folder / CONFIG_FILE, yaml.safe_dump(dict(config), sort_keys=False).encode())
+    write_json(folder / RESULT_FILE, record)

@@ -87,11 +87,13 @@ def prune(
             "m-fac" or "cbs". Of these last seven only "woodtaylor" uses the first-order term.
         solver: the single-stage method inside CHITA++, "bso" (default) or "cd".
         samples: n, the rows of A; by default what the data give, at most 1000.
-        batch: m, the samples averaged into one row; the given batches are cut up or joined to m.
+        batch: m, the samples averaged into one row, 16 by default, and fewer for "auto" where the
+            data are few; the given batches are cut up or joined to m.
         ridge: lambda, or "auto" to pick it by the loss on held-out calibration samples.
         first_order: whether the model of the loss has its first-order term, scaled by 1/m.
         stages: f; 60 for "auto" (at most) and CHITA++, 1 for the others by default.
-        schedule: "exponential", "linear", "constant" or "polynomial" (default).
+        schedule: "exponential", "linear", "constant" or "polynomial"; by default the stages of
+            "auto" adapt, and those of the others are polynomial.
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
         iterations: IHT updates at most a stage; 50 for CHITA-CD, 5 for CHITA-BSO and CHITA++ by
@@ -103,7 +105,8 @@ def prune(
             on the problem of all weights, in so many rounds at most. One does most of it.
         metric: what makes a weight large: "plain", its size; "fisher", its saliency; "layer" or
             "channel", its size among those of its layer or output channel; "lamp"; or "auto", the
-            one of the least held-out loss.
+            one of "plain", "fisher" and "lamp" with the least held-out loss. The default of method
+            "auto" is "auto", that of the others "plain".
         max_loss_increase: a floor for "auto": the sparsest network is searched for whose held-out
             loss exceeds that of the dense one by no more.
         min_accuracy: another one: the least accuracy on held-out samples, in percent.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +12,14 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from chita import data, zoo
+from chita import zoo
 from chita.allocation import RULES
 from chita.batch_norm import reestimate_batch_norm
-from chita.checkpoint import load_checkpoint
-from chita.config import PruneConfig
+from chita.config import BATCH, TRIED_METRICS, PruneConfig, Ridge
+from chita.data import Batches
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
-from chita.floor import CEILING
+from chita.floor import Floor, sparsity_to_reach
 from chita.inputs import (
     AsJson,
     DataName,
@@ -29,25 +28,26 @@ from chita.inputs import (
     Include,
     NetworkName,
     Seed,
+    Trained,
     ValSplit,
-    load_data,
+    open_trained,
     parse_allocation,
     parse_shares,
-    pick_data,
-    shipped_checkpoint,
 )
-from chita.launch import first_rank_first, resumable
+from chita.launch import resumable
 from chita.methods import METHODS
 from chita.metric import METRICS
+from chita.modes import device_of
 from chita.output import write_run
 from chita.page.render import write_page
 from chita.pattern import read_sparsity
 from chita.prune import prune
 from chita.report.tables import counts_table, layer_table, summary_table
+from chita.result import PruneResult
 from chita.resume import StageFile
+from chita.say import say, say_json
 
 SPARSITY = 0.9  # unless one is given
-NETWORKS = ", ".join(zoo.NETWORKS)
 
 
 def prune_command(
@@ -79,7 +79,11 @@ def prune_command(
         int | None, typer.Option(help="Stages: 60 for auto and chita++, else 1, by default.")
     ] = None,
     schedule: Annotated[
-        str | None, typer.Option(help="exponential, linear, constant or polynomial (default).")
+        str | None,
+        typer.Option(
+            help="exponential, linear, constant or polynomial; auto adapts its stages by default, "
+            "others take polynomial."
+        ),
     ] = None,
     start: Annotated[float, typer.Option(help="Sparsity of the first stage.")] = 0.2,
     hold: Annotated[float, typer.Option(help="Share of the stages that stay at the end.")] = 0.0,
@@ -87,7 +91,11 @@ def prune_command(
         int | None, typer.Option(help="n, the rows of A; at most 1000 by default.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(help="m, the samples averaged into a row; 16 by default.")
+        int | None,
+        typer.Option(
+            help=f"m, the samples averaged into a row; {BATCH} by default, for auto fewer where "
+            "the data are few."
+        ),
     ] = None,
     ridge: Annotated[str, typer.Option(help="lambda, or auto.")] = "auto",
     first_order: Annotated[
@@ -106,7 +114,10 @@ def prune_command(
     ] = 0,
     metric: Annotated[
         str | None,
-        typer.Option(help=f"What makes a weight large: auto, {', '.join(METRICS)} (default)."),
+        typer.Option(
+            help=f"What makes a weight large: {', '.join(METRICS)}; or auto, the best of "
+            f"{', '.join(TRIED_METRICS)}. For --method auto it is auto by default, else plain."
+        ),
     ] = None,
     max_loss_increase: Annotated[
         float | None,
@@ -153,73 +164,64 @@ def prune_command(
 ) -> None:
     """Prune a trained network and say what is left of its accuracy."""
     known = zoo.get(network)
-    floor = max_loss_increase is not None or min_accuracy is not None
-    asked = _parse_sparsity(sparsity) if sparsity else (CEILING if floor else SPARSITY)
-    share, pattern = read_sparsity(asked, pattern)
     if report and out is None:
         raise ChitaError("--report writes OUT/report.html: give --out DIR")
-    arguments: dict[str, Any] = {
-        "sparsity": share,
-        "pattern": pattern,
-        "strict": strict,
-        "loss": loss,
-        "method": method,
-        "solver": solver,
-        "samples": samples,
-        "batch": batch,
-        "ridge": _parse_ridge(ridge),
-        "first_order": first_order,
-        "stages": stages,
-        "schedule": schedule,
-        "start": start,
-        "hold": hold,
-        "iterations": iterations,
-        "continuation": continuation,
-        "block_size": block_size,
-        "block_sweeps": block_sweeps,
-        "metric": metric,
-        "max_loss_increase": max_loss_increase,
-        "min_accuracy": min_accuracy,
-        "include": include or known.prunable,
-        "exclude": exclude or None,
-        "allocation": parse_allocation(allocation, layer),
-        "at_least": parse_shares("--at-least", at_least),
-        "at_most": parse_shares("--at-most", at_most),
-        "seed": seed,
-        "memory": memory,
-        "storage": storage,
-    }
-    PruneConfig(**arguments)  # a wrong argument shows before data are fetched
+    floor = Floor(max_loss_increase, min_accuracy)
+    share, pattern = read_sparsity(_pick_sparsity(sparsity, floor), pattern)
+    config = PruneConfig(  # a wrong argument shows before data are fetched
+        sparsity=share,
+        loss=loss,
+        method=method,
+        solver=solver,
+        samples=samples,
+        batch=batch,
+        ridge=_parse_ridge(ridge),
+        first_order=first_order,
+        stages=stages,
+        schedule=schedule,
+        start=start,
+        hold=hold,
+        iterations=iterations,
+        continuation=continuation,
+        block_size=block_size,
+        block_sweeps=block_sweeps,
+        metric=metric,
+        max_loss_increase=max_loss_increase,
+        min_accuracy=min_accuracy,
+        pattern=pattern,
+        strict=strict,
+        include=include or known.prunable,
+        exclude=exclude or None,
+        allocation=parse_allocation(allocation, layer),
+        at_least=parse_shares("--at-least", at_least),
+        at_most=parse_shares("--at-most", at_most),
+        seed=seed,
+        memory=memory,
+        storage=storage,
+    )
     if memory is not None:  # who asks for a budget wants to know how it is kept
         logging.getLogger("chita.storage.plan").setLevel(logging.INFO)
     with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
-        data_name = pick_data(known, data_name, checkpoint)
-        model = known.build().to(place)
-        load_checkpoint(model, checkpoint or shipped_checkpoint(known))
-        splits = first_rank_first(
-            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        trained = open_trained(
+            known,
+            checkpoint,
+            data_name,
+            val_split=val_split,
+            seed=seed,
+            place=place,
+            ranks=ranks,
         )
         if reestimate_bn:
-            augmented = data.Batches(
-                splits.train,
-                128,
-                shuffle=True,
-                augment=known.recipe.augment,
-                seed=seed,
-                device=place,
-            )
-            reestimate_batch_norm(
-                model, track(augmented, "batch norm", console=Console(stderr=True))
-            )
-        test = data.Batches(splits.test, known.batch_size, device=place)
-        dense_accuracy = accuracy(model, test) if ranks.rank == 0 else None
-        calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
-        result = prune(model, calibration, **arguments, checkpoints=out, resume=resume)
+            _reestimate(trained)
+        dense_accuracy = accuracy(trained.model, trained.test) if ranks.rank == 0 else None
+        result = prune(
+            trained.model, trained.calibration, **asdict(config), checkpoints=out, resume=resume
+        )
         if ranks.rank > 0:  # rank 0 speaks for all
             return
         given = {
             "network": network,
-            "data": data_name,
+            "data": trained.data_name,
             "val_split": val_split,
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "reestimate_bn": reestimate_bn,
@@ -227,33 +229,59 @@ def prune_command(
         record = {
             **given,
             "dense_accuracy": dense_accuracy,
-            "accuracy": accuracy(model, test),
+            "accuracy": accuracy(trained.model, trained.test),
             **result.to_dict(),
         }
         if out is not None:
-            config = {**asdict(result.config), **given}
-            write_run(out, model, result.masks, config=config, record=record)
-            if report:
-                write_page(out)
-    console = Console()
-    console.print(layer_table(result))
-    console.print(counts_table(result.counts))
-    console.print(summary_table(record))
+            _write(out, result, given, record, page=report)
+    say(layer_table(result), counts_table(result.counts), summary_table(record))
     if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
+        say_json(record)
 
 
-def _parse_ridge(ridge: str) -> float | str:
+def _reestimate(trained: Trained) -> None:
+    """Batch norm on the training images, augmented as they were in training."""
+    augmented = Batches(
+        trained.splits.train,
+        128,
+        shuffle=True,
+        augment=trained.network.recipe.augment,
+        seed=trained.seed,
+        device=device_of(trained.model),
+    )
+    bar = track(augmented, "batch norm", console=Console(stderr=True))
+    reestimate_batch_norm(trained.model, bar)
+
+
+def _write(
+    out: Path,
+    result: PruneResult,
+    given: Mapping[str, Any],
+    record: Mapping[str, Any],
+    *,
+    page: bool,
+) -> None:
+    """The model, its masks, the configuration, the result, and a page on them if asked for."""
+    config = {**asdict(result.config), **given}
+    write_run(out, result.model, result.masks, config=config, record=record)
+    if page:
+        write_page(out)
+
+
+def _pick_sparsity(given: str | None, floor: Floor) -> float | str:
+    """The sparsity asked for; without one the default, or where the search for a floor ends."""
+    if given is None:
+        return SPARSITY if floor == Floor() else sparsity_to_reach(None, floor)
     try:
-        return ridge if ridge == "auto" else float(ridge)
-    except ValueError:
-        raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None
-
-
-def _parse_sparsity(sparsity: str) -> float | str:
-    try:
-        return sparsity if ":" in sparsity else float(sparsity)
+        return given if ":" in given else float(given)
     except ValueError:
         raise ChitaError(
-            f"sparsity must be a number in [0, 1), or N:M such as 2:4, got {sparsity!r}"
+            f"sparsity must be a number in [0, 1), or N:M such as 2:4, got {given!r}"
         ) from None
+
+
+def _parse_ridge(ridge: str) -> Ridge:
+    try:
+        return "auto" if ridge == "auto" else float(ridge)
+    except ValueError:
+        raise ChitaError(f"ridge must be 'auto' or a number, got {ridge!r}") from None

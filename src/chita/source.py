@@ -12,6 +12,7 @@ from chita import zoo
 from chita.checkpoint import load_checkpoint
 from chita.errors import ChitaError
 from chita.inputs import shipped_checkpoint
+from chita.output import CONFIG_FILE, MODEL_FILE
 from chita.zoo import Network
 
 
@@ -25,7 +26,7 @@ def open_source(source: str, network: str | None) -> tuple[Network, nn.Module]:
     """
     path = Path(source)
     if path.is_dir():
-        path = path / "model.safetensors"
+        path = path / MODEL_FILE
     if path.is_file():
         known = zoo.get(network or _network_of(path))
     elif source in zoo.NETWORKS:
@@ -33,7 +34,7 @@ def open_source(source: str, network: str | None) -> tuple[Network, nn.Module]:
         path = shipped_checkpoint(known)
     else:
         raise ChitaError(
-            f"{source!r} is no checkpoint, no folder with a model.safetensors and no network; "
+            f"{source!r} is no checkpoint, no folder with a {MODEL_FILE} and no network; "
             f"known networks are {', '.join(zoo.NETWORKS)}"
         )
     model = known.build()
@@ -48,11 +49,11 @@ def random_images(network: Network, batch: int) -> Tensor:
 
 def _network_of(checkpoint: Path) -> str:
     """The network of the run that the checkpoint lies in."""
-    beside = checkpoint.parent / "config.yaml"
+    beside = checkpoint.parent / CONFIG_FILE
     try:
         return str(yaml.safe_load(beside.read_text())["network"])
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         raise ChitaError(
-            f"which network {checkpoint} is of is not known: no config.yaml beside it says so; "
+            f"which network {checkpoint} is of is not known: no {CONFIG_FILE} beside it says so; "
             f"give --network, one of {', '.join(zoo.NETWORKS)}"
         ) from None

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from chita.bench import clock, scale_measure
+from chita import clock
+from chita.bench import scale_measure
 from chita.bench.scale_case import Case
 from chita.bench.scale_measure import RUNS, best_time, measure
 from chita.errors import ChitaError

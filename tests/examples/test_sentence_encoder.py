@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_cosines_are_better_than_those_of_magnitude(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.syspath_prepend(ROOT / "examples")  # as python has it for a script
     main = runpy.run_path(str(ROOT / "examples/sentence_encoder.py"))["main"]
     one = "*layer.5.attention.output.dense.weight"
     main(["--sentences", "20", "--tests", "8", "--batch", "2", "--stages", "1", "--include", one])

@@ -176,7 +176,7 @@ def test_keywords_tuples_and_shared_layers() -> None:
 
 def test_the_table_and_json_hold_every_layer() -> None:
     fast = chita.accelerate(wide(size=64), normal(4, 64))
-    rows = json.loads(json.dumps(fast.to_dict()))
+    rows = json.loads(json.dumps([layer.to_dict() for layer in fast.layers]))
     assert [row["name"] for row in rows] == ["0", "2"]
     assert {"low", "median", "high"} == set(rows[0]["timings"]["dense"])
     assert "64 x 64" in str(fast) and fast.layers[0].chosen in str(fast)

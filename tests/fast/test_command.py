@@ -1,4 +1,4 @@
-"""The command `chita speed`, and `chita export` beside it."""
+"""The command `chita speed`."""
 
 from __future__ import annotations
 
@@ -46,21 +46,14 @@ def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
         assert found["advice"] in text
         paths = found["paths"]
         assert {"dense", "compact", "csr", "sums"} <= set(paths)
-        if found["use"] != "dense":
-            assert paths[found["use"]]["median"] < paths["dense"]["median"]
+        gained = {name for name, path in paths.items() if path["times_as_fast"] > 1}
+        assert found["use"] in gained | {"dense"}
+        assert paths[found["use"]]["median"] <= paths["dense"]["median"]
         assert [row["name"] for row in found["layers"]] == ["fc1", "fc2", "fc3"]
-
-
-def test_export_of_a_run(run: Path, tmp_path: Path) -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
-    text = invoke("export", run, tmp_path / "m.onnx")
-    assert "mlpnet written to" in text and "differs by" in text
-    assert (tmp_path / "m.onnx").stat().st_size > 4 * 32_360
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=r"dtype must be one of float32, .* got 'int8'"):
         invoke("speed", "mlpnet", "--dtype", "int8")
-    with pytest.raises(ChitaError, match=r"OUT must be a file that ends in \.onnx, got"):
-        invoke("export", "mlpnet", tmp_path / "m.safetensors")
+    with pytest.raises(ChitaError, match=r"OUT must be a file that ends in \.json, got"):
+        invoke("speed", "mlpnet", "--out", tmp_path)

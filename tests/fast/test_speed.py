@@ -81,8 +81,10 @@ def test_all_paths_of_a_sparse_model() -> None:
     assert found.left_out["onnxruntime"] == "ONNX needs onnx"
     assert found.left_out["2:4"] == "fits no layer"
     assert all(gap < 1e-5 for gap in found.differences.values())
-    if found.best is not None:
-        assert found.timings[found.best].median < found.timings["dense"].median
+    rivals = {name: timing for name, timing in found.timings.items() if name != "dense"}
+    beaten = {name for name, timing in rivals.items() if timing.beats(found.timings["dense"])}
+    assert (found.best in beaten) == bool(beaten)
+    assert found.advice.startswith(f"batch 32: use {found.best}" if beaten else "batch 32: nothing")
     record = json.loads(json.dumps(found.to_dict()))
     assert record["batch"] == 32 and set(record["paths"]) == set(found.timings)
     assert record["paths"]["dense"]["times_as_fast"] == pytest.approx(1.0)
@@ -98,8 +100,31 @@ def test_a_dense_model_has_one_path_and_keeps_its_modes() -> None:
     assert model.training and model[1].training
 
 
-def test_onnxruntime_is_a_path() -> None:
+@pytest.mark.usefixtures("no_onnx")
+def test_a_model_that_answers_differently_each_time() -> None:
+    class Noisy(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + torch.rand(x.shape[0], 1)
+
+    with pytest.raises(ChitaError, match=r"differ from one call .*\(differs by \d\.\de.0\d\)"):
+        measure_speed(Noisy(8, 4), normal(2, 8), 2)
+
+
+@pytest.fixture
+def onnx() -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
+
+
+@pytest.mark.usefixtures("onnx")
+def test_onnxruntime_says_why_it_is_no_path() -> None:
+    model = sparse(nn.Linear(16, 4), 0.5).bfloat16()
+    found = measure_speed(model, normal(2, 16).bfloat16(), 2)
+    assert "onnxruntime" not in found.timings and "dense" in found.timings
+    assert found.left_out["onnxruntime"].startswith("onnxruntime cannot open the model on the CPU:")
+
+
+@pytest.mark.usefixtures("onnx")
+def test_onnxruntime_is_a_path() -> None:
     found = measure_speed(sparse(nn.Linear(16, 4), 0.5), normal(2, 16), 2)
     assert found.differences["onnxruntime"] < 1e-5

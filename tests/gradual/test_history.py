@@ -1,10 +1,9 @@
-import csv
 import json
 from pathlib import Path
 
 import pytest
 
-from chita.gradual.history import EpochRow, History, draw_history, write_csv
+from chita.gradual.history import EpochRow, History, draw_history
 
 ROWS = tuple(
     EpochRow(
@@ -20,16 +19,6 @@ ROWS = tuple(
     for epoch in range(1, 5)
 )
 HISTORY = History(ROWS, accuracy=93.5, weights=2000, nonzeros=500)
-
-
-def test_the_csv_holds_every_epoch(tmp_path: Path) -> None:
-    write_csv(tmp_path / "history.csv", ROWS)
-    with (tmp_path / "history.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [int(line["epoch"]) for line in lines] == [1, 2, 3, 4]
-    assert [line["pruned"] for line in lines] == ["True", "False", "True", "False"]
-    assert [float(line["loss"]) for line in lines] == [row.loss for row in ROWS]
-    assert [float(line["sparsity"]) for line in lines] == [0.5, 0.5, 0.75, 0.75]
 
 
 def test_the_dictionary_can_be_written_as_json() -> None:

@@ -38,6 +38,21 @@ def test_one_group_too_full_is_no_pattern() -> None:
     assert find_pattern(weights) == "unstructured"
 
 
+@pytest.mark.parametrize("dead", [[0, 1, 2, 3], [1, 3, 5, 7], [2, 3, 6, 7]])
+def test_dead_outputs_are_no_groups(dead: list[int]) -> None:
+    weights = torch.ones(8, 15)
+    weights[dead] = 0.0
+    assert find_pattern(weights) == "unstructured"
+    weights[4, 7] = 0.0  # by chance
+    assert find_pattern(weights) == "unstructured"
+
+
+def test_dead_inputs_do_not_hide_groups() -> None:
+    weights = n_of_m(64, 160, 2, 4)
+    weights[:, 17] = 0.0
+    assert find_pattern(weights) == find_pattern(weights.T) == "2:4"
+
+
 def test_without_zeros() -> None:
     for tensor in (torch.ones(4, 4), torch.empty(0), torch.tensor(3)):
         assert find_pattern(tensor) == "dense"

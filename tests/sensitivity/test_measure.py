@@ -32,6 +32,27 @@ def test_each_score_is_that_of_the_network_with_one_layer_pruned_by_magnitude() 
     assert found.dense.accuracy == pytest.approx(accuracy(mlpnet(), batches))
 
 
+@pytest.mark.parametrize("name", ["distill", "distill-mse"])
+def test_distilled_curves_are_divergences_from_the_dense_outputs(name: str) -> None:
+    images = torch.cat([x for x, _ in digits(200)])
+    found = chita.sensitivity(mlpnet(), [images], loss=name, sparsities=(0.5, 0.9))
+    assert found.dense.loss == pytest.approx(0, abs=1e-7) and found.dense.accuracy is None
+    for layer in found.layers:
+        for sparsity, score in zip((0.5, 0.9), layer.scores, strict=True):
+            model = mlpnet()
+            chita.prune(
+                model, [], sparsity=sparsity, method="magnitude", include=layer.name, progress=False
+            )
+            with torch.no_grad():
+                now, was = model(images).double(), mlpnet()(images).double()
+            if name == "distill":
+                p, q = now.log_softmax(1), was.log_softmax(1)
+                truth = (q.exp() * (q - p)).sum(1).mean()
+            else:
+                truth = (now - was).square().sum(1).mean() / was.square().sum(1).mean()
+            assert score.loss == pytest.approx(float(truth), rel=1e-3)
+
+
 def test_the_model_is_left_as_it_is_even_if_its_loss_fails() -> None:
     model = tiny().train()
     before = snapshot(model)
@@ -123,5 +144,7 @@ def test_a_broken_network_is_refused() -> None:
 
     with pytest.raises(ChitaError, match="loss of the dense model"):
         chita.sensitivity(tiny(), cut(points(8), 8), loss=infinite)
+    with pytest.raises(ChitaError, match=r"loss must be .* one of \['distill', .* got 'kl'"):
+        chita.sensitivity(tiny(), cut(points(8), 8), loss="kl")
     with pytest.raises(ChitaError, match="samples must be"):
         chita.sensitivity(tiny(), cut(points(8), 8), samples=0)

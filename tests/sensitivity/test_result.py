@@ -16,3 +16,11 @@ def test_what_is_not_finite_is_beyond_all_and_null_in_json() -> None:
     rows = json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"]
     assert [row["loss"] for row in rows] == [1.0, None, 2.0, None]
     assert [row["sparsity"] for row in rows] == list(LADDER)
+
+
+def test_a_row_for_each_point() -> None:
+    rows = curves([(1000, (1.0, 1.25, 1.5, 2.0)), (20, (1.0, 1.1, 3.0, 9.0))]).rows()
+    assert len(rows) == 8
+    assert rows[-1] == {
+        "layer": "b", "weights": 20, "sparsity": 0.98, "loss": 9.0, "accuracy": 50.0,
+    }  # fmt: skip

@@ -1,11 +1,10 @@
-import csv
 from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
 from chita.report.tables import as_text
-from chita.sensitivity.show import draw_sensitivity, sensitivity_table, write_csv
+from chita.sensitivity.show import draw_sensitivity, sensitivity_table
 from tests.sensitivity.curves import curves
 
 FOUND = curves([(1000, (1.0, 1.25, 1.5, 2.0)), (20, (1.0, 1.1, 3.0, 9.0))])
@@ -18,16 +17,6 @@ def test_the_table_has_every_loss() -> None:
     (b,) = [line.split() for line in lines if line.strip().startswith("b ")]
     assert a == ["a", "1,000", "1", "1.25", "1.5", "2"]
     assert b == ["b", "20", "1", "1.1", "3", "9"]
-
-
-def test_the_csv_has_a_line_for_each_point(tmp_path: Path) -> None:
-    write_csv(tmp_path / "s.csv", FOUND)
-    with (tmp_path / "s.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 8
-    assert rows[-1] == {
-        "layer": "b", "weights": "20", "sparsity": "0.98", "loss": "9.0", "accuracy": "50.0",
-    }  # fmt: skip
 
 
 def test_the_figure_grows_with_the_layers(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from chita.bench.any_layout import CANDIDATE, DENSE, any_rows, any_text, draw_an
 from chita.bench.any_specimens import Specimen, find_specimens
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
-from chita.bench.clock import timed
 from chita.bench.write import Report
+from chita.clock import timed
 from chita.evaluate import accuracy
 from chita.gradients import mean_loss
 from chita.modes import device_of

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chita.bench.any import QUICK_NETWORKS, AnyNetwork
 from chita.bench.benchmark import Bench, Benchmark, run_benchmark
@@ -26,6 +25,7 @@ from chita.device import pick_device
 from chita.errors import ChitaError
 from chita.output import prepare_folder
 from chita.report.figures import new_figure
+from chita.say import say
 
 SEEDS, QUICK_SEEDS = 5, 1
 
@@ -103,4 +103,4 @@ def bench_command(
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     run_benchmark(name, benchmark, bench, out)
     written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
-    Console().print(written, soft_wrap=True, markup=False)
+    say(written)

@@ -17,11 +17,11 @@ import torch
 from chita.bench import paper
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
-from chita.bench.clock import timed
 from chita.bench.contenders import Contender, as_published, contenders
 from chita.bench.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.bench.pose import Posed, pose_subject
 from chita.bench.write import Report, Row, as_markdown
+from chita.clock import timed
 from chita.l0.solve import Solution
 
 if TYPE_CHECKING:

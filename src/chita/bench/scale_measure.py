@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from chita.bench.clock import timed
 from chita.bench.scale_case import Case, make
+from chita.clock import timed
 from chita.distributed import joined_ranks
 from chita.errors import ChitaError
 from chita.l0.algorithm import Layout

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chita.files import write_whole
+from chita.files import write_csv, write_json, write_whole
 from chita.report.figures import new_figure
 
 if TYPE_CHECKING:
@@ -44,19 +42,10 @@ def write_report(folder: Path, name: str, report: Report) -> None:
     figure.savefig(picture, format="png")
     content = {"benchmark": name, "title": report.title, "rows": [dict(r) for r in report.rows]}
     text = f"# {report.title}\n\n{report.text}\n\n![{report.title}]({name}.png)\n"
-    write_whole(folder / f"{name}.csv", as_csv(report.rows).encode())
-    write_whole(folder / f"{name}.json", f"{json.dumps(content, indent=2)}\n".encode())
+    write_csv(folder / f"{name}.csv", report.rows)
+    write_json(folder / f"{name}.json", content)
     write_whole(folder / f"{name}.md", text.encode())
     write_whole(folder / f"{name}.png", picture.getvalue())
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """Comma-separated values under the names of the columns; None is an empty field."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def as_markdown(rows: Sequence[Row]) -> str:

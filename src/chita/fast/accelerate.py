@@ -59,10 +59,6 @@ class Accelerated:
         """Whether any layer is not dense."""
         return any(row.chosen != DENSE for row in self.layers)
 
-    def to_dict(self) -> list[dict[str, Any]]:
-        """A row for each layer, ready for JSON."""
-        return [row.to_dict() for row in self.layers]
-
     def __str__(self) -> str:
         from chita.report.speed import choices_table
         from chita.report.tables import as_text

@@ -86,6 +86,9 @@ def measure_speed(model: nn.Module, example: Example, batch: int) -> Comparison:
         model: with the zeros in its weights.
         example: as for `chita.accelerate`.
         batch: how many samples it holds.
+
+    Raises:
+        ChitaError: the model fails on the example, or answers it differently each time.
     """
     with evaluating(model):
         check_example(model, example)
@@ -112,19 +115,28 @@ def compare(
     left_out: Mapping[str, str],
     layers: list[LayerChoice],
 ) -> Comparison:
-    """Time the paths, of which "dense" is one; those that fail or give something else are not."""
+    """Time the paths, of which "dense" is one; those that fail or give something else are not.
+
+    Raises:
+        ChitaError: the dense path itself gives something else the second time.
+    """
     wanted = paths[DENSE]()
     ways, differences, reasons = {}, {}, dict(left_out)
     for name, path in paths.items():
         try:
             found = path()
-        except CANNOT as error:
+        except (*CANNOT, ChitaError) as error:
             reasons[name] = f"fails: {str(error).splitlines()[0]}"
             continue
         if agrees(found, wanted):
             ways[name], differences[name] = path, difference(found, wanted)
         else:
             reasons[name] = f"differs by {difference(found, wanted):.1e}"
+    if DENSE not in ways:
+        raise ChitaError(
+            "paths are compared by their outputs, and the model's own differ from one call to the "
+            f"next ({reasons[DENSE]}): take what is random out of it"
+        )
     return Comparison(batch, race(ways, device), differences, reasons, layers)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from chita.bench.clock import timed
+from chita.clock import timed
 
 WARM_UP = 3  # calls before the clock runs
 SHORTEST = 1e-4  # seconds that a way has in a turn, at least

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from torch import nn
 
-from chita import data, zoo
-from chita.checkpoint import load_checkpoint
+from chita import zoo
 from chita.errors import ChitaError
 from chita.evaluate import accuracy
+from chita.files import write_csv
 from chita.gradual.epoch_file import EpochFile
-from chita.gradual.history import History, draw_history, write_csv
+from chita.gradual.history import History, draw_history
 from chita.gradual.methods import METHODS, get_method
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
@@ -30,13 +27,12 @@ from chita.inputs import (
     NetworkName,
     Seed,
     ValSplit,
-    load_data,
-    pick_data,
-    shipped_checkpoint,
+    open_trained,
 )
-from chita.launch import first_rank_first, resumable
+from chita.launch import resumable
 from chita.output import write_run
 from chita.progress import step_bar
+from chita.say import say, say_json
 from chita.weights import Weights
 from chita.zoo import Network
 
@@ -69,24 +65,25 @@ def gradual_command(
     known = zoo.get(network)
     recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
-    start = _pick_start(known, method, checkpoint)
+    fresh = _starts_fresh(method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
     with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
-        data_name = pick_data(known, data_name, checkpoint)
-        model = known.build().to(place)
-        splits = first_rank_first(
-            ranks, lambda: load_data(known, data_name, val_split=val_split, seed=seed)
+        trained = open_trained(
+            known,
+            checkpoint,
+            data_name,
+            val_split=val_split,
+            seed=seed,
+            place=place,
+            ranks=ranks,
+            fresh=fresh,
         )
-        dense_accuracy = None
-        if start is not None:
-            load_checkpoint(model, start)
-            if ranks.rank == 0:
-                test = data.Batches(splits.test, known.batch_size, device=place)
-                dense_accuracy = accuracy(model, test)
+        model = trained.model
+        dense_accuracy = None if fresh or ranks.rank > 0 else accuracy(model, trained.test)
         with step_bar("training") as progress:
             history = train_sparse(
                 model,
-                splits,
+                trained.splits,
                 recipe,
                 method=method,
                 sparsity=sparsity,
@@ -101,7 +98,7 @@ def gradual_command(
             return
     config = {
         "network": network,
-        "data": data_name,
+        "data": trained.data_name,
         "val_split": val_split,
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "method": method,
@@ -111,18 +108,17 @@ def gradual_command(
     record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
     if out is not None:
         _write(out, model, known, recipe, history, config=config, record=record)
-    Console().print(_summary(record), markup=False, highlight=False, soft_wrap=True)
+    say(_summary(record))
     if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
+        say_json(record)
 
 
-def _pick_start(network: Network, method: str, checkpoint: Path | None) -> Path | None:
-    """The weights to start from; None for fresh ones."""
-    if not get_method(method).from_scratch:
-        return checkpoint or shipped_checkpoint(network)
-    if checkpoint is not None:
+def _starts_fresh(method: str, checkpoint: Path | None) -> bool:
+    """Whether the method trains from weights as they are drawn."""
+    fresh = get_method(method).from_scratch
+    if fresh and checkpoint is not None:
         raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
-    return None
+    return fresh
 
 
 def _write(
@@ -139,7 +135,7 @@ def _write(
     weights = Weights(model, network.prunable)
     masks = weights.split(weights.vector() != 0)
     write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
-    write_csv(out / "history.csv", history.rows)
+    write_csv(out / "history.csv", history.table())
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
     try:
         draw_history(out / "history.png", history.rows, title=title)

@@ -1,15 +1,12 @@
-"""What became of each epoch, as CSV, as JSON and as a figure."""
+"""What became of each epoch, as rows and as a figure."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from chita.files import write_whole
 from chita.report.figures import new_figure
 
 
@@ -64,6 +61,10 @@ class History:
         """Of all epochs."""
         return sum(row.seconds for row in self.rows)
 
+    def table(self) -> list[dict[str, Any]]:
+        """The epochs, for CSV and JSON."""
+        return [asdict(row) for row in self.rows]
+
     def to_dict(self) -> dict[str, Any]:
         """All of it, for JSON."""
         return {
@@ -72,17 +73,8 @@ class History:
             "weights": self.weights,
             "nonzeros": self.nonzeros,
             "seconds": self.seconds,
-            "epochs": [asdict(row) for row in self.rows],
+            "epochs": self.table(),
         }
-
-
-def write_csv(path: Path, rows: Sequence[EpochRow]) -> None:
-    """A line for each epoch."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(EpochRow)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    write_whole(path, text.getvalue().encode())
 
 
 def draw_history(path: Path, rows: Sequence[EpochRow], *, title: str) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from chita.checkpoint import read_checkpoint, save_checkpoint
-from chita.errors import ChitaError
-from chita.output import MODEL_FILE, prepare_folder
+from chita.output import MODEL_FILE, prepare_file
 from chita.packed.describe import FileReport, describe
 from chita.packed.load import load
 from chita.packed.write import save
+from chita.say import say, say_json
 
 
 def pack_command(
@@ -30,10 +27,10 @@ def pack_command(
     """Store a pruned checkpoint without its zeros."""
     source = source / MODEL_FILE if source.is_dir() else source
     tensors = read_checkpoint(source)
-    _prepare(out)
+    prepare_file(out, ".safetensors")
     save(tensors, out)
     before, after = source.stat().st_size, out.stat().st_size
-    _say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
+    say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
 
 
 def unpack_command(
@@ -42,9 +39,9 @@ def unpack_command(
 ) -> None:
     """Make plain dense safetensors of a packed file, bit for bit."""
     tensors = load(source)
-    _prepare(out)
+    prepare_file(out, ".safetensors")
     save_checkpoint(tensors, out)
-    _say(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
+    say(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
 
 
 def inspect_command(
@@ -58,9 +55,9 @@ def inspect_command(
     """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
     report = describe(source / MODEL_FILE if source.is_dir() else source)
     if as_json:
-        sys.stdout.write(json.dumps(report.to_dict()) + "\n")
+        say_json(report.to_dict())
     else:
-        Console().print(file_table(report))
+        say(file_table(report))
 
 
 def file_table(report: FileReport) -> Table:
@@ -88,13 +85,3 @@ def file_table(report: FileReport) -> Table:
             f"{row.stored_bytes:,}",
         )
     return table
-
-
-def _prepare(out: Path) -> None:
-    if out.suffix != ".safetensors" or out.is_dir():
-        raise ChitaError(f"OUT must be a file that ends in .safetensors, got {out}")
-    prepare_folder(out.parent)
-
-
-def _say(message: str) -> None:
-    Console().print(message, soft_wrap=True, markup=False, highlight=False)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from chita.pattern import LARGEST_M
 
-_FULL = 0.99  # of the places that N:M leaves: some of the weights kept may be zero by chance
+_FULL = 0.99  # of the places that a pattern leaves: some of the weights may be zero by chance
 
 
 def find_pattern(tensor: Tensor) -> str:
@@ -32,9 +32,17 @@ def find_pattern(tensor: Tensor) -> str:
 def _along_inputs(kept: Tensor) -> Iterator[Tensor]:
     """Views of shape (outputs, inputs)."""
     if kept.dim() == 2:
-        yield from (kept, kept.T)
+        yield kept
+        if not _whole_outputs(kept):
+            yield kept.T
     elif kept.dim() > 2:
         yield kept.movedim(1, -1).flatten(1)
+
+
+def _whole_outputs(kept: Tensor) -> bool:
+    """Whether all zeros are in outputs that are dead: read transposed, 4 of 8 look like 4:8."""
+    alive = int(kept.any(dim=1).sum())
+    return int(torch.count_nonzero(kept)) >= _FULL * alive * kept.shape[1]
 
 
 def _kept_of_each(rows: Tensor, m: int) -> int | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from chita.page.render import PAGE, write_page
+from chita.say import say
 
 
 def report_command(
@@ -18,5 +18,4 @@ def report_command(
     out: Annotated[Path | None, typer.Option(help=f"The page; DIR/{PAGE} by default.")] = None,
 ) -> None:
     """Write one HTML page on a run: charts, layers, stages and masks; it needs no network."""
-    page = write_page(folder, out)
-    Console().print(f"the report is {page}", soft_wrap=True, markup=False)
+    say(f"the report is {write_page(folder, out)}")

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from chita.errors import ChitaError
+from chita.output import CONFIG_FILE, MASKS_FILE, RESULT_FILE
 
 Record = Mapping[str, Any]
-RESULT, CONFIG, MASKS = "result.json", "config.yaml", "masks.safetensors"
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ def read_folder(path: Path) -> Folder:
     """Read all that is known in a folder; an error if that is nothing."""
     if not path.is_dir():
         raise ChitaError(f"there is no folder {path}: give the --out of a prune, gradual or bench")
-    result, config, masks = path / RESULT, path / CONFIG, path / MASKS
+    result, config, masks = path / RESULT_FILE, path / CONFIG_FILE, path / MASKS_FILE
     record = _read_record(result) if result.exists() else None
     found = [_read_benchmark(file) for file in sorted(path.glob("*.json")) if file != result]
     benchmarks = [benchmark for benchmark in found if benchmark is not None]
     if record is None and not benchmarks:
         raise ChitaError(
-            f"nothing in {path} is known: expected {RESULT} of a finished prune or gradual, or "
-            "the NAME.json of a benchmark"
+            f"nothing in {path} is known: expected {RESULT_FILE} of a finished prune or gradual, "
+            "or the NAME.json of a benchmark"
         )
     return Folder(
         path,

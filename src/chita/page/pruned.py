@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from chita.bench import paper
+from chita.page.curves import Rows, accuracy_section, by_number
 from chita.page.folder import Folder, Record
 from chita.page.parts import (
     Part,
@@ -23,7 +24,6 @@ from chita.page.parts import (
 )
 from chita.page.remains import headline, lead, remains_sections
 
-Rows = Sequence[Mapping[str, Any]]
 SECONDS = "_seconds"  # how the columns of a stage that hold its times end
 
 
@@ -66,32 +66,20 @@ def _costs(record: Record) -> list[Part]:
 def _accuracy_section(record: Record, network: str) -> Part:
     """This run beside the paper's curves for its network."""
     sparsity, accuracy = number(record, "sparsity"), number(record, "accuracy")
-    dense = number(record, "dense_accuracy")
     ours = [] if sparsity is None or accuracy is None else [point(sparsity, accuracy)]
-    published = paper.ACCURACY.get(network, {})
-    curves = [
-        series(
-            f"{paper.NAMES[method]}, paper",
-            [point(x, y) for x, y in zip(paper.SPARSITIES[network], figures, strict=True)],
-            style="paper",
-            colour=place,
-        )
-        for place, (method, figures) in enumerate(published.items(), start=1)
-    ]
+    published = {
+        paper.NAMES[method]: [
+            point(x, y) for x, y in zip(paper.SPARSITIES[network], figures, strict=True)
+        ]
+        for method, figures in paper.ACCURACY.get(network, {}).items()
+    }
     text = (
-        "The paper's figures are for its own dense network"
-        f" ({paper.DENSE[network]:.2f} %), whatever was pruned here."
+        f"The paper's figures are for its own dense network ({paper.DENSE[network]:.2f} %), "
+        "whatever was pruned here."
         if published
-        else "The paper states no figures for this network."
+        else ""
     )
-    chart = lines(
-        "Test accuracy against sparsity",
-        axis("sparsity", "share"),
-        axis("test accuracy", "percent"),
-        [*curves, series("this run", ours, style="dots")],
-        levels=None if dense is None else {"dense, this run": dense},
-    )
-    return section("Accuracy", text, charts=[chart])
+    return accuracy_section("Test accuracy against sparsity", record, ours, published, text)
 
 
 def _stage_section(stages: Rows) -> Part:
@@ -120,19 +108,7 @@ def _stage_section(stages: Rows) -> Part:
 
 def _by_stage(title: str, y: Part, stages: Rows, columns: Mapping[str, str]) -> Part:
     """Some columns over the stages; what a stage says in words goes with its points."""
-    curves = [
-        series(
-            name,
-            [
-                point(row.get("stage", place), value, _words(row))
-                for place, row in enumerate(stages, start=1)
-                if (value := number(row, column)) is not None and not (y["log"] and value <= 0)
-            ],
-            colour=colour,
-        )
-        for colour, (column, name) in enumerate(columns.items())
-    ]
-    return lines(title, axis("stage", "count"), y, curves)
+    return by_number(title, y, stages, columns, what="stage", note=_words)
 
 
 def _tried(stages: Rows) -> Part:

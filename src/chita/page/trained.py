@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from chita.bench import gradual_paper
 from chita.gradual.methods import METHODS
+from chita.page.curves import Rows, accuracy_section, by_number
 from chita.page.folder import Folder, Record
 from chita.page.parts import (
     Part,
@@ -14,16 +15,13 @@ from chita.page.parts import (
     bar,
     bars,
     fact,
-    lines,
     number,
     point,
     section,
-    series,
     table,
 )
 from chita.page.remains import headline, lead, remains_sections
 
-Rows = Sequence[Mapping[str, Any]]
 PUBLISHED = {"mobilenetv1": gradual_paper.MOBILENETV1, "resnet50": gradual_paper.RESNET50}
 
 
@@ -51,32 +49,16 @@ def gradual_page(folder: Folder, record: Record) -> Part:
 
 def _accuracy_section(record: Record, network: str, epochs: Rows) -> Part:
     """The epochs, beside the paper's points for the network."""
-    published = PUBLISHED.get(network, ())
-    dense = number(record, "dense_accuracy")
     ours = [
         point(x, y, f"epoch {row.get('epoch')}")
         for row in epochs
         if (x := number(row, "sparsity")) is not None and (y := number(row, "accuracy")) is not None
     ]
-    methods = dict.fromkeys(row.method for row in published)
-    curves = [
-        series(
-            f"{method}, paper",
-            [point(r.sparsity / 100, r.accuracy) for r in published if r.method == method],
-            style="paper",
-            colour=colour,
-        )
-        for colour, method in enumerate(methods, start=1)
-    ]
-    chart = lines(
-        "Test accuracy against sparsity, epoch by epoch",
-        axis("sparsity", "share"),
-        axis("test accuracy", "percent"),
-        [*curves, series("this run", ours, style="dots")],
-        levels=None if dense is None else {"dense, this run": dense},
-    )
-    text = "" if published else "The paper states no figures for this network."
-    return section("Accuracy", text, charts=[chart])
+    published: dict[str, list[Part]] = {}
+    for row in PUBLISHED.get(network, ()):
+        published.setdefault(row.method, []).append(point(row.sparsity / 100, row.accuracy))
+    title = "Test accuracy against sparsity, epoch by epoch"
+    return accuracy_section(title, record, ours, published)
 
 
 def _epoch_section(epochs: Rows) -> Part:
@@ -94,12 +76,11 @@ def _epoch_section(epochs: Rows) -> Part:
 
 
 def _by_epoch(title: str, y: Part, epochs: Rows, column: str) -> Part:
-    points = [
-        point(row.get("epoch", place), value, "after a pruning step" if row.get("pruned") else "")
-        for place, row in enumerate(epochs, start=1)
-        if (value := number(row, column)) is not None
-    ]
-    return lines(title, axis("epoch", "count"), y, [series(y["label"], points)])
+    return by_number(title, y, epochs, {column: y["label"]}, what="epoch", note=_pruned)
+
+
+def _pruned(row: Mapping[str, Any]) -> str:
+    return "after a pruning step" if row.get("pruned") else ""
 
 
 def _time_section(epochs: Rows) -> Part:

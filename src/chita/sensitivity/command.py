@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from chita import data, zoo
-from chita.checkpoint import load_checkpoint
+from chita import zoo
 from chita.device import pick_device
 from chita.errors import ChitaError
-from chita.files import write_whole
+from chita.files import write_csv, write_json
 from chita.inputs import (
     AsJson,
     DataName,
@@ -25,15 +21,14 @@ from chita.inputs import (
     NetworkName,
     Seed,
     ValSplit,
-    load_data,
-    pick_data,
-    shipped_checkpoint,
+    open_trained,
 )
 from chita.output import prepare_folder
 from chita.progress import step_bar
+from chita.say import say, say_json
 from chita.sensitivity.advice import advise
 from chita.sensitivity.measure import LADDER, sensitivity
-from chita.sensitivity.show import draw_sensitivity, sensitivity_table, write_csv
+from chita.sensitivity.show import draw_sensitivity, sensitivity_table
 
 logger = logging.getLogger(__name__)
 
@@ -65,15 +60,13 @@ def sensitivity_command(
     if out is not None:
         prepare_folder(out)
     place = pick_device(device)
-    data_name = pick_data(known, data_name, checkpoint)
-    model = known.build().to(place)
-    load_checkpoint(model, checkpoint or shipped_checkpoint(known))
-    splits = load_data(known, data_name, val_split=val_split, seed=seed)
-    calibration = data.Batches(splits.train.shuffled(seed), known.batch_size, device=place)
+    trained = open_trained(
+        known, checkpoint, data_name, val_split=val_split, seed=seed, place=place
+    )
     with step_bar("pruning layer by layer") as progress:
         result = sensitivity(
-            model,
-            calibration,
+            trained.model,
+            trained.calibration,
             samples=samples,
             include=include or known.prunable,
             exclude=exclude or None,
@@ -83,21 +76,20 @@ def sensitivity_command(
     advice = advise(result, sparsity)
     record = {
         "network": network,
-        "data": data_name,
+        "data": trained.data_name,
         "sparsity": sparsity,
         **result.to_dict(),
         "at_most": {limit.layer: limit.sparsity for limit in advice.limits},
         "advice": str(advice),
     }
     if out is not None:
-        write_whole(out / "sensitivity.json", f"{json.dumps(record, indent=2)}\n".encode())
-        write_csv(out / "sensitivity.csv", result)
+        write_json(out / "sensitivity.json", record)
+        write_csv(out / "sensitivity.csv", result.rows())
+        title = f"{network}, {trained.data_name}"
         try:
-            draw_sensitivity(out / "sensitivity.png", result, title=f"{network}, {data_name}")
+            draw_sensitivity(out / "sensitivity.png", result, title=title)
         except ChitaError as error:  # the figures are worth more than their drawing
             logger.warning("sensitivity.png is not drawn: %s", error)
-    console = Console()
-    console.print(sensitivity_table(result))
-    console.print(str(advice), markup=False, highlight=False, soft_wrap=True)
+    say(sensitivity_table(result), str(advice))
     if as_json:
-        sys.stdout.write(json.dumps(record) + "\n")
+        say_json(record)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from chita.batch import Batch
 from chita.checks import check_finite, check_model
-from chita.config import kept_weights
+from chita.config import check_loss, kept_weights
+from chita.distill import distilled
 from chita.errors import ChitaError
 from chita.evaluate import count_right
 from chita.gradients import Loss, mean_loss
@@ -29,7 +30,7 @@ def sensitivity(
     model: nn.Module,
     batches: Iterable[Any],
     *,
-    loss: Loss | None = None,
+    loss: Loss | str | None = None,
     sparsities: Sequence[float] = LADDER,
     samples: int = 1000,
     include: Patterns = None,
@@ -45,7 +46,8 @@ def sensitivity(
     Args:
         model: any trained module; the device is the model's.
         batches: as `chita.prune` takes them.
-        loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" and
+            "distill-mse" are the divergence from the dense outputs, as for `chita.prune`.
         sparsities: the ladder, rising, each in (0, 1).
         samples: how many to take from the batches, if they hold so many.
         include: glob pattern(s) of parameter names, in place of the weights of Linear and
@@ -65,6 +67,10 @@ def sensitivity(
     weights = Weights(model, include, exclude)
     check_finite(weights)
     stream = SampleStream(batches, seed=seed)
+    if isinstance(loss, str):
+        check_loss(loss)
+        stream, dense_network = distilled(model, batches, loss, seed)
+        loss = dense_network.divergence
     samples = stream.count(samples)
     fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)

@@ -1,15 +1,12 @@
-"""Sensitivity as a table, as CSV and as a figure."""
+"""Sensitivity as a table and as a figure."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
-from chita.files import write_whole
 from chita.report.figures import new_figure
 from chita.sensitivity.result import SensitivityResult
 
@@ -33,16 +30,6 @@ def sensitivity_table(result: SensitivityResult) -> Table:
         losses = (f"{score.loss:.3g}" for score in layer.scores)
         table.add_row(layer.name, f"{layer.weights:,}", *losses)
     return table
-
-
-def write_csv(path: Path, result: SensitivityResult) -> None:
-    """A line for each layer and sparsity."""
-    rows = result.rows()
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_whole(path, text.getvalue().encode())
 
 
 def draw_sensitivity(path: Path, result: SensitivityResult, *, title: str) -> None:

@@ -1,4 +1,4 @@
-"""The clock of the benchmarks."""
+"""The clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from chita.bench.clock import timed
+from chita.clock import timed
 
 
 def test_it_gives_the_result_and_its_seconds() -> None:

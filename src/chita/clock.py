@@ -1,4 +1,4 @@
-"""The clock of the benchmarks: seconds that count what a GPU still has to do."""
+"""The clock: seconds that count what a GPU still has to do."""
 
 from __future__ import annotations
 
