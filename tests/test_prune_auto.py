@@ -236,12 +236,15 @@ def test_the_sparsest_network_of_an_accuracy() -> None:
     assert accuracy_of(model, held) >= 90
 
 
-def test_a_floor_that_nothing_keeps_leaves_the_network_dense() -> None:
+def test_a_floor_that_nothing_keeps_leaves_the_network_dense(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     model, (x, t) = tiny(), points(40)
     t = model(x).argmax(1)  # all are right: 100 % cannot be surpassed
     before = snapshot(model)
     result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
     assert not any(row.accepted for row in result.stages)
+    assert "no stage kept to min_accuracy=100.0: the network stays dense" in caplog.text
     assert result.last is None and result.objective is None
     assert result.sparsity == 0 and all(bool(mask.all()) for mask in result.masks.values())
     assert torch.equal(snapshot(model)["0.weight"], before["0.weight"])
@@ -266,9 +269,21 @@ def test_a_floor_needs_auto_and_classes() -> None:
         chita.prune(tiny(), data)
     for name in ("max_loss_increase", "min_accuracy"):
         with pytest.raises(ChitaError, match=f"{name} is for method='auto', got method='obd'"):
-            prune(tiny(), data, method="obd", **{name: 0.1})
-        with pytest.raises(ChitaError, match=f"{name} must be a finite number of at least 0"):
-            prune(tiny(), data, **{name: -1})
+            prune(tiny(), data, method="obd", **{name: 10})
+    with pytest.raises(ChitaError, match="max_loss_increase must be a finite number of at least 0"):
+        prune(tiny(), data, max_loss_increase=-1)
+    for slip in (-1, 0.95, 101, float("nan")):
+        with pytest.raises(ChitaError, match="min_accuracy must be in percent"):
+            prune(tiny(), data, min_accuracy=slip)
+
+
+def test_a_floor_on_the_way_to_a_pattern_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    trained = tiny()
+    fit(trained, points(40))
+    limits: dict[str, Any] = {"exclude": "0.*", "max_loss_increase": 0.0, "stages": 3}
+    result = prune(trained, cut(points(40), 8), sparsity="1:4", ridge=1e3, **limits)
+    assert 0 < result.sparsity < 0.75
+    assert "on the way to 1:4: not every group is there" in caplog.text
 
 
 def test_a_network_without_classes_is_refused_before_any_gradient() -> None:

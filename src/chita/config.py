@@ -110,7 +110,10 @@ class PruneConfig:
             value = getattr(self, name)
             if value is None:
                 continue
-            _require(name, value, _is_not_negative, "a finite number of at least 0")
+            if name == "min_accuracy":
+                _require(name, value, _is_percentage, "in percent: above 1, and at most 100")
+            else:
+                _require(name, value, _is_not_negative, "a finite number of at least 0")
             if not self.guarded:
                 raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
         if self.min_accuracy is not None and self.loss is not None:
@@ -262,6 +265,11 @@ def _is_number(value: Any) -> bool:
 
 def _is_share(value: Any) -> bool:
     return _is_number(value) and 0 <= value < 1
+
+
+def _is_percentage(value: Any) -> bool:
+    """A share such as 0.95 is taken for a slip."""
+    return _is_not_negative(value) and 1 < value <= 100
 
 
 def _is_not_negative(value: Any) -> bool:

@@ -21,10 +21,10 @@ from chita.counts import count
 from chita.curvature import Around, Curvature
 from chita.division import Division
 from chita.errors import ChitaError
-from chita.floor import Judge
 from chita.gradients import Loss
 from chita.guard import STEPS, Guard, Guarded
 from chita.held_out import HeldOut
+from chita.judge import Judge
 from chita.l0.algorithm import Layout
 from chita.metric import Shape
 from chita.patterned import choose_weights
@@ -140,6 +140,7 @@ class Run:
 
     def result(self) -> PruneResult:
         """What came of the stages, after batch norm and biases are repaired where that helps."""
+        self.judge.sum_up(self.rows, self.config.pattern)
         repairs: list[RepairRow] = []
         if self.dense is not None:
             repairs = repair(self.model, self.dense, self.held_out.loss_now, self.judge.holds)

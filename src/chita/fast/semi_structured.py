@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.sparse import to_sparse_semi_structured
+from torch.sparse import SparseSemiStructuredTensorCUSPARSELT, to_sparse_semi_structured
 
 logger = logging.getLogger(__name__)
 
@@ -18,7 +19,12 @@ ROWS, COLUMNS = 32, 64  # a weight in half precision must be a multiple of both
 
 
 class SemiStructured(nn.Module):
-    """A Linear layer whose weight is stored as the two of each four that are kept."""
+    """A Linear layer whose weight is stored as the two of each four that are kept.
+
+    Its kernels come as cuSPARSELt picks them unseen, and give the result column by column, which
+    the next layer pays for. So the first call searches for the fastest kernel that gives it row by
+    row, for inputs of that size; it serves later calls, too.
+    """
 
     def __init__(self, layer: nn.Linear) -> None:
         super().__init__()
@@ -27,6 +33,7 @@ class SemiStructured(nn.Module):
             weight = to_sparse_semi_structured(layer.weight.detach())
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach(), False)
+        self._searched = not isinstance(weight, SparseSemiStructuredTensorCUSPARSELT)
 
     @classmethod
     def of(cls, layer: nn.Module) -> SemiStructured | None:
@@ -43,7 +50,20 @@ class SemiStructured(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What the layer gives."""
+        if not self._searched:
+            self._search(x)
         return functional.linear(x, self.weight, self.bias)
+
+    def _search(self, x: Tensor) -> None:
+        self._searched = True
+        weight: Any = self.weight
+        tokens = x.detach().reshape(-1, x.shape[-1])
+        try:
+            found = torch._cslt_sparse_mm_search(weight.packed, tokens.t(), transpose_result=True)
+        except RuntimeError as error:  # sizes that cuSPARSELt pads first
+            logger.info("cuSPARSELt keeps its own choice: %s", error)
+            return
+        weight.alg_id_cusparselt, weight.fuse_transpose_cusparselt = int(found), True
 
 
 def supported(weight: Tensor) -> bool:

@@ -59,6 +59,9 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
     table.add_row("accuracy", f"{record['accuracy']:.2f} %")
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
+    judged = [row for row in record["stages"] if row["accepted"] and row["accuracy"] is not None]
+    if judged:
+        table.add_row("held-out accuracy of its last stage", f"{judged[-1]['accuracy']:.2f} %")
     for kept, groups in (record.get("groups") or {}).items():
         table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
     for row in record["repairs"]:
