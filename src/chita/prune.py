@@ -75,7 +75,8 @@ def prune(
             a dict are the model's keywords.
         sparsity: the share of the prunable weights to set to zero, in [0, 1); or "N:M", such as
             "2:4", to keep exactly N of every M neighbours along the inputs of a layer. With a floor
-            it is the most that is tried, 0.99 by default, or what pattern and limits allow.
+            it is the most that is tried, 0.99 by default, or what pattern and limits allow. 0 keeps
+            all weights, which the stages still move.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" needs no
             targets: the network stays close to what it says before pruning. Batches are then
             inputs (a tensor or a dict), or tuples that start with them; a tensor or logits that
