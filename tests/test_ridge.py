@@ -53,6 +53,16 @@ def test_the_first_stage_looks_no_further_than_it_pays() -> None:
     assert len(landscape.tried) == 6  # 1e-2 and the decades beside it, 1e-4, two half-decades
 
 
+@pytest.mark.parametrize("bottom", GRID)
+def test_a_look_is_right_to_a_decade_and_the_choice_goes_on_from_there(bottom: float) -> None:
+    landscape, search = valley(bottom), RidgeSearch()
+    seen = search.look(landscape.solve, landscape.held_out_loss)
+    assert abs(math.log10(seen.ridge / bottom)) <= 0.5 + 1e-9
+    looked = len(landscape.tried)
+    assert landscape.choose(search).ridge == pytest.approx(bottom)
+    assert len(landscape.tried) <= looked + 4
+
+
 def test_later_stages_look_beside_the_last_choice() -> None:
     search = RidgeSearch()
     valley(0.1).choose(search)

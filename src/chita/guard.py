@@ -201,7 +201,7 @@ class Guard:
 
         def rank(form: Form) -> float:
             if form not in ranks:
-                ranks[form] = self._search(form).choose(*_watched(form, solve, scout, [])).rank
+                ranks[form] = self._search(form).look(*_watched(form, solve, scout, [])).rank
             return ranks[form]
 
         before = None
@@ -227,7 +227,7 @@ class Guard:
         self._turn += 1
         search = self._search(rival)
         if self._ridge is None and search.last is None:
-            search.choose(*_watched(rival, solve, scout, []))
+            search.look(*_watched(rival, solve, scout, []))
         return search.again(*_watched(rival, solve, held_out_loss, trials)), rival
 
     def _best_step(

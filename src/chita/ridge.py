@@ -53,6 +53,13 @@ class RidgeSearch:
 
     def choose(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
         """The best of this stage's candidates; its rank is infinite if no loss is finite."""
+        return self._walk(solve, held_out_loss, fine=True)
+
+    def look(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+        """The same to a decade, which is enough to tell whether it is worth more."""
+        return self._walk(solve, held_out_loss, fine=False)
+
+    def _walk(self, solve: Solve, held_out_loss: HeldOutLoss, *, fine: bool) -> Choice:
         if self.given is not None:
             return _try(self.given, solve, held_out_loss)
         tried: dict[int, Choice] = {}
@@ -65,7 +72,8 @@ class RidgeSearch:
         here = _downhill(rank, MIDDLE, 2) if self.last is None else self.last
         if math.isinf(rank(here)):
             here = min(HALF_DECADES[::2], key=rank)
-        here = _downhill(rank, here, 1)
+        if fine:
+            here = _downhill(rank, here, 1)
         if math.isfinite(rank(here)):
             self.last = here
         return tried[here]
