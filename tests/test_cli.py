@@ -14,7 +14,7 @@ from chita.cli import app, main
 from chita.errors import ChitaError
 
 
-@pytest.mark.parametrize("out", [None, "new/network.safetensors"])
+@pytest.mark.parametrize("out", [None, "network.safetensors"])
 def test_train_writes_a_checkpoint_that_prune_takes(
     out: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +71,7 @@ def test_version() -> None:
         (["data", "get", "svhn"], "svhn"),
         (["train", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
         (["train", "mlpnet", "--out", "weights.pt"], "ends in .safetensors"),
+        (["train", "mlpnet", "--out", "nowhere/weights.safetensors"], "no folder nowhere for OUT"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], says: str) -> None:

@@ -34,7 +34,7 @@ def onnx() -> None:
 @pytest.mark.parametrize("of", ["a run", "a checkpoint"])
 def test_the_file_answers_as_the_pruned_network_does(of: str, tmp_path: Path) -> None:
     result = chita.prune(mlpnet(), [], sparsity=0.9, method="magnitude", progress=False)
-    out = tmp_path / "new" / "m.onnx"
+    out = tmp_path / "m.onnx"
     if of == "a run":
         config = {"network": "mlpnet"}
         write_run(tmp_path, result.model, result.masks, config=config, record=result.to_dict())

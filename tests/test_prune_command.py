@@ -46,8 +46,13 @@ def test_a_sparsity_may_be_a_pattern() -> None:
     assert (record["pattern"], record["groups"]) == ("2:4", {"2": 32360 // 4})
     tiles = prune("--sparsity", "0.5", "--pattern", "5x4", "--method", "magnitude")
     assert set(tiles["groups"]) == {"0", "20"}
-    for arguments in (("--sparsity", "half"), ("--sparsity", "2:3", "--strict")):
-        with pytest.raises(ChitaError, match=r"N:M such as 2:4|does not divide"):
+    for arguments, says in (
+        (("--sparsity", "half"), "N:M such as 2:4"),
+        (("--sparsity", ""), "N:M such as 2:4, got ''"),  # a variable of the shell that is not set
+        (("--sparsity", "2:3", "--strict"), "does not divide"),
+        (("--sparsity", "0.9", "--strict"), "strict=True is for weights that a pattern"),
+    ):
+        with pytest.raises(ChitaError, match=says):
             prune("--method", "magnitude", *arguments)
 
 

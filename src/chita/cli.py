@@ -88,7 +88,9 @@ def train_command(
     ),
     val_split: ValSplit = None,
     epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
-    out: Annotated[Path | None, typer.Option(help="MODEL.safetensors by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="In a folder that is there; MODEL.safetensors by default.")
+    ] = None,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:

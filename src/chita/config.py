@@ -91,6 +91,11 @@ class PruneConfig:
         self._check_allocation()
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
+        elif self.strict:
+            raise ChitaError(
+                "strict=True is for weights that a pattern does not divide, and there is no "
+                "pattern: give one, such as '2:4' or '4x1', or leave out strict"
+            )
         self._make_plain()
         self._check_sweeps(self.resolve_method())
         self.plan()

@@ -16,7 +16,9 @@ from chita.source import open_source, random_images
 
 def export_command(
     source: Source,
-    out: Annotated[Path, typer.Argument(help="The file, which ends in .onnx.")],
+    out: Annotated[
+        Path, typer.Argument(help="The file, which ends in .onnx, in a folder that is there.")
+    ],
     network: SourceNetwork = None,
 ) -> None:
     """Write a network as an ONNX file for any batch size, checked against onnxruntime."""

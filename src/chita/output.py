@@ -31,9 +31,15 @@ def prepare_folder(folder: Path) -> None:
 
 
 def prepare_file(out: Path, suffix: str) -> None:
-    """Make sure that `out` can be written and is named as its kind, before any work is done."""
+    """Make sure that `out` can be written and is named as its kind, before any work is done.
+
+    A folder that a run fills is made where there is none; one that a file goes into must be there,
+    for its name is rather a slip.
+    """
     if out.suffix != suffix or out.is_dir():
         raise ChitaError(f"OUT must be a file that ends in {suffix}, got {out}")
+    if not out.parent.is_dir():
+        raise ChitaError(f"there is no folder {out.parent} for OUT, {out}: make it first")
     prepare_folder(out.parent)
 
 

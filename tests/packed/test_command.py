@@ -29,12 +29,22 @@ def test_pack_and_unpack(tmp_path: Path, name: str) -> None:
         save_checkpoint(state, source / "model.safetensors")
     else:
         save_checkpoint(state, source)
-    packed, dense = tmp_path / "new" / "packed.safetensors", tmp_path / "dense.safetensors"
+    packed, dense = tmp_path / "packed.safetensors", tmp_path / "dense.safetensors"
     assert "packed.safetensors" in run("pack", source, packed)
     assert same_bits(chita.load(packed), state)
     assert "6 tensors" in run("unpack", packed, dense)
     save_checkpoint(state, tmp_path / "wanted.safetensors")
     assert dense.read_bytes() == (tmp_path / "wanted.safetensors").read_bytes()
+
+
+def test_a_file_packed_in_place_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "file.safetensors"
+    save_checkpoint({"weight": sparse((50, 40), 0.05)}, file)
+    before = file.stat().st_size
+    said = run("pack", file, file)
+    after = file.stat().st_size
+    assert after < before / 4
+    assert f"{after:,} bytes, {after / before:.4f} of the {before:,} of" in said
 
 
 def test_inspect(tmp_path: Path) -> None:
@@ -61,6 +71,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     for arguments, match in (
         (("pack", plain, tmp_path / "out.bin"), "OUT must be a file that ends in .safetensors"),
         (("pack", plain, tmp_path), "OUT must be a file"),
+        (("pack", plain, tmp_path / "new/a.safetensors"), "there is no folder .*new for OUT"),
         (("pack", tmp_path / "absent", plain), "cannot read"),
         (("unpack", plain, plain), "it is no packed file"),
         (("inspect", tmp_path / "absent"), "cannot read"),

@@ -1,5 +1,7 @@
+import errno
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,3 +14,17 @@ def test_missing_matplotlib_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(ChitaError, match=r"chita\[plots\]"):
         accuracy_figure(tmp_path / "a.png", [0.5], {"x": [1.0]}, dense=2.0, title="t")
     assert not (tmp_path / "a.png").exists()
+
+
+def test_a_full_disk_is_an_error_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of the figure is on the disk before it is drawn."""
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ChitaError, match=r"cannot write .*a\.png: .*No space left on device"):
+        accuracy_figure(tmp_path / "a.png", [0.5], {"x": [1.0]}, dense=2.0, title="t")
+    assert list(tmp_path.iterdir()) == []

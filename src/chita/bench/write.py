@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chita.files import write_csv, write_json, write_whole
-from chita.report.figures import new_figure
+from chita.report.figures import as_png, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,16 +35,15 @@ class Report:
 
 def write_report(folder: Path, name: str, report: Report) -> None:
     """Write the four files of a report."""
-    picture = io.BytesIO()
     figure = new_figure()
     report.draw(figure)
-    figure.savefig(picture, format="png")
+    picture = as_png(figure)
     content = {"benchmark": name, "title": report.title, "rows": [dict(r) for r in report.rows]}
     text = f"# {report.title}\n\n{report.text}\n\n![{report.title}]({name}.png)\n"
     write_csv(folder / f"{name}.csv", report.rows)
     write_json(folder / f"{name}.json", content)
     write_whole(folder / f"{name}.md", text.encode())
-    write_whole(folder / f"{name}.png", picture.getvalue())
+    write_whole(folder / f"{name}.png", picture)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:

@@ -32,7 +32,8 @@ def speed_command(
     ] = "float32",
     device: Device = None,
     out: Annotated[
-        Path | None, typer.Option(help="File for the figures, which ends in .json.")
+        Path | None,
+        typer.Option(help="File for the figures, which ends in .json, in a folder that is there."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

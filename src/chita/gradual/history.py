@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from chita.report.figures import new_figure
+from chita.report.figures import new_figure, write_figure
 
 
 @dataclass(frozen=True)
@@ -103,4 +103,4 @@ def draw_history(path: Path, rows: Sequence[EpochRow], *, title: str) -> None:
                 ha="center",
                 fontsize=8,
             )
-    figure.savefig(path)
+    write_figure(path, figure)

@@ -22,20 +22,25 @@ def pack_command(
     source: Annotated[
         Path, typer.Argument(metavar="IN", help="A checkpoint, or the folder of a run.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The packed file to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The packed file, in a folder that is there.")
+    ],
 ) -> None:
     """Store a pruned checkpoint without its zeros."""
     source = source / MODEL_FILE if source.is_dir() else source
     tensors = read_checkpoint(source)
+    before = source.stat().st_size  # OUT may be the same file
     prepare_file(out, ".safetensors")
     save(tensors, out)
-    before, after = source.stat().st_size, out.stat().st_size
+    after = out.stat().st_size
     say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
 
 
 def unpack_command(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A packed file.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The safetensors file to write.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The safetensors file, in a folder that is there.")
+    ],
 ) -> None:
     """Make plain dense safetensors of a packed file, bit for bit."""
     tensors = load(source)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chita.errors import ChitaError
+from chita.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +21,18 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
     except ImportError:
         raise ChitaError("figures need matplotlib: pip install 'chita[plots]'") from None
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write the figure as a PNG file, which appears whole."""
+    write_whole(path, as_png(figure))
+
+
+def as_png(figure: Figure) -> bytes:
+    """The content of a PNG file: drawn in memory, so that a full disk is an error of the file."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue()
 
 
 def accuracy_figure(
@@ -38,4 +52,4 @@ def accuracy_figure(
     axes.set(xlabel="sparsity (%)", ylabel="test accuracy (%)", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path)
+    write_figure(path, figure)

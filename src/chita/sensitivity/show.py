@@ -7,7 +7,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from chita.report.figures import new_figure
+from chita.report.figures import new_figure, write_figure
 from chita.sensitivity.result import SensitivityResult
 
 
@@ -53,4 +53,4 @@ def draw_sensitivity(path: Path, result: SensitivityResult, *, title: str) -> No
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize=7)
-    figure.savefig(path)
+    write_figure(path, figure)
