@@ -51,6 +51,22 @@ def test_a_network_its_run_and_its_checkpoint(run: Path, tmp_path: Path) -> None
         assert known.name == "mlpnet" and same(snapshot(model), doubled())
 
 
+def test_a_run_that_is_named_like_a_network_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlpnet").mkdir()  # with nothing in it, it is no run
+    open_source("mlpnet", None)
+    assert "mlpnet_mnist.safetensors" in capsys.readouterr().out
+    write_run(tmp_path / "mlpnet", mlpnet(), {}, config={"network": "mlpnet"}, record={})
+    with pytest.raises(ChitaError, match=r"'mlpnet' is a network, .* give \./mlpnet for that"):
+        open_source("mlpnet", None)
+    for unmistakable in ("./mlpnet", str(tmp_path / "mlpnet")):
+        open_source(unmistakable, None)
+        said = capsys.readouterr().out.strip()
+        assert said == f"mlpnet from {Path(unmistakable) / 'model.safetensors'}"
+
+
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     save_checkpoint(mlpnet(), tmp_path / "m.safetensors")
     with pytest.raises(ChitaError, match=r"no config\.yaml beside it says so; give --network"):
@@ -61,6 +77,9 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     for wrong in ("mlpnot", str(tmp_path)):
         with pytest.raises(ChitaError, match=r"is no checkpoint, no folder .* mlpnet"):
             open_source(wrong, None)
+    (tmp_path / "stage.safetensors").touch()
+    with pytest.raises(ChitaError, match=r"unfinished run, .* no model\.safetensors: .* --resume"):
+        open_source(str(tmp_path), None)
     with pytest.raises(ChitaError, match="no trained resnet20 ships"):
         open_source("resnet20", None)
 

@@ -18,6 +18,8 @@ MODEL_FILE = "model.safetensors"
 MASKS_FILE = "masks.safetensors"
 CONFIG_FILE = "config.yaml"
 RESULT_FILE = "result.json"
+STAGE_FILE = "stage.safetensors"  # the last finished part of a run, after which it can go on
+EPOCH_FILE = "epoch.pt"
 
 
 def prepare_folder(folder: Path) -> None:
@@ -41,6 +43,24 @@ def prepare_file(out: Path, suffix: str) -> None:
     if not out.parent.is_dir():
         raise ChitaError(f"there is no folder {out.parent} for OUT, {out}: make it first")
     prepare_folder(out.parent)
+
+
+def model_file(source: Path) -> Path:
+    """The checkpoint that a path stands for: itself, or the model in the folder of a run."""
+    if not source.is_dir():
+        return source
+    check_finished(source)
+    return source / MODEL_FILE
+
+
+def check_finished(folder: Path) -> None:
+    """Say so if the run that `folder` is of was interrupted before it wrote its model."""
+    for kept in (STAGE_FILE, EPOCH_FILE):
+        if (folder / kept).exists() and not (folder / MODEL_FILE).exists():
+            raise ChitaError(
+                f"{folder} is of an unfinished run, with {kept} and no {MODEL_FILE}: go on with "
+                "the command that began it and --resume"
+            )
 
 
 def write_run(

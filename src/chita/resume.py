@@ -19,6 +19,7 @@ from chita.batch import tensors_of
 from chita.config import PruneConfig
 from chita.files import write_whole
 from chita.kept_run import Kept, KeptRun
+from chita.output import STAGE_FILE
 from chita.result import StageRow
 from chita.stream import Place, SampleStream
 
@@ -79,7 +80,7 @@ class StageFile(KeptRun[Finished]):
         stages: how many the run has.
     """
 
-    file = "stage.safetensors"
+    file = STAGE_FILE
     part = "stage"
 
     def __init__(self, folder: Path, *, run: Mapping[str, Any], stages: int) -> None:

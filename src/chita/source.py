@@ -12,21 +12,25 @@ from chita import zoo
 from chita.checkpoint import load_checkpoint
 from chita.errors import ChitaError
 from chita.inputs import shipped_checkpoint
-from chita.output import CONFIG_FILE, MODEL_FILE
+from chita.output import CONFIG_FILE, MODEL_FILE, model_file
+from chita.say import say
 from chita.zoo import Network
 
 
 def open_source(source: str, network: str | None) -> tuple[Network, nn.Module]:
-    """The network and its model with trained weights, in eval mode.
+    """The network and its model with trained weights, in eval mode; says which file these are of.
 
     Args:
         source: a checkpoint; a folder of `chita prune --out` or `chita gradual --out`; or the name
             of a network whose weights ship with chita.
         network: what the checkpoint is of; by default what the config.yaml beside it says.
     """
-    path = Path(source)
-    if path.is_dir():
-        path = path / MODEL_FILE
+    path = model_file(Path(source))
+    if path.is_file() and source in zoo.NETWORKS:
+        raise ChitaError(
+            f"{source!r} is a network, and {path} is here too: give ./{source} for that, or rename "
+            "it to have the network"
+        )
     if path.is_file():
         known = zoo.get(network or _network_of(path))
     elif source in zoo.NETWORKS:
@@ -39,6 +43,7 @@ def open_source(source: str, network: str | None) -> tuple[Network, nn.Module]:
         )
     model = known.build()
     load_checkpoint(model, path)
+    say(f"{known.name} from {path}")
     return known, model.eval()
 
 

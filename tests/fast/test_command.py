@@ -33,7 +33,7 @@ def invoke(*arguments: str | Path) -> str:
 
 
 def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
-    out = tmp_path / "new" / "speed.json"
+    out = tmp_path / "speed.json"
     text = invoke(
         "speed", run, "--device", "cpu", "--batch", "2", "--batch", "64", "--out", out, "--json"
     )

@@ -79,3 +79,13 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         with pytest.raises(ChitaError, match=match):
             run(*arguments)
     assert list(tmp_path.iterdir()) == [plain]
+
+
+@pytest.mark.parametrize("command", ["pack", "inspect"])
+def test_the_folder_of_an_interrupted_run_is_known(command: str, tmp_path: Path) -> None:
+    (tmp_path / "stage.safetensors").touch()
+    out = [tmp_path / "out.safetensors"] if command == "pack" else []
+    with pytest.raises(ChitaError, match=r"unfinished run, with stage\.safetensors .* --resume"):
+        run(command, tmp_path, *out)
+    save_checkpoint(small_state(), tmp_path / "model.safetensors")
+    run(command, tmp_path, *out)

@@ -88,8 +88,12 @@ def test_bytes_left_over_are_refused() -> None:
 
 def test_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "absent", tmp_path / "pipe"):
-        with pytest.raises(ChitaError, match=f"cannot read {path}: there is no such file"):
+    for path, why in (
+        (tmp_path, "it is a folder: give a file"),
+        (tmp_path / "absent", "there is no such file"),
+        (tmp_path / "pipe", "it is no plain file"),
+    ):
+        with pytest.raises(ChitaError, match=f"cannot read {path}: {why}"):
             read_packed(path)
 
 

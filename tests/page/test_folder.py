@@ -36,6 +36,8 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
     [
         ({}, "nothing in .* is known: expected result.json"),
         ({"notes.txt": "x", "other.json": "[]"}, "nothing in .* is known"),
+        ({"stage.safetensors": "x"}, "unfinished run, with stage.safetensors .* --resume"),
+        ({"epoch.pt": "x"}, "unfinished run, with epoch.pt .* --resume"),
         ({"result.json": '{"stages": ['}, "cannot read .*result.json as JSON"),
         ({"result.json": "\x80"}, "cannot read .*result.json as JSON"),
         ({"result.json": "[]"}, "no result of prune or gradual"),

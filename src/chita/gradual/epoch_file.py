@@ -13,6 +13,7 @@ import torch
 from chita.files import write_whole
 from chita.gradual.history import EpochRow
 from chita.kept_run import Kept, KeptRun
+from chita.output import EPOCH_FILE
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class EpochFile(KeptRun[Finished]):
         epochs: how many the training has.
     """
 
-    file = "epoch.pt"
+    file = EPOCH_FILE
     part = "epoch"
 
     def __init__(self, folder: Path, *, run: Mapping[str, Any], epochs: int) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from chita.checkpoint import read_checkpoint, save_checkpoint
-from chita.output import MODEL_FILE, prepare_file
+from chita.output import model_file, prepare_file
 from chita.packed.describe import FileReport, describe
 from chita.packed.load import load
 from chita.packed.write import save
@@ -27,7 +27,7 @@ def pack_command(
     ],
 ) -> None:
     """Store a pruned checkpoint without its zeros."""
-    source = source / MODEL_FILE if source.is_dir() else source
+    source = model_file(source)
     tensors = read_checkpoint(source)
     before = source.stat().st_size  # OUT may be the same file
     prepare_file(out, ".safetensors")
@@ -58,7 +58,7 @@ def inspect_command(
     ] = False,
 ) -> None:
     """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
-    report = describe(source / MODEL_FILE if source.is_dir() else source)
+    report = describe(model_file(source))
     if as_json:
         say_json(report.to_dict())
     else:

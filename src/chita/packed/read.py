@@ -24,8 +24,12 @@ from chita.packed.dtypes import Bytes
 def read_packed(path: Path) -> tuple[Directory, dict[str, Tensor]]:
     """What the file says of its tensors, and the dense tensors by name."""
     try:
-        if not path.is_file():  # a pipe might never end
+        if path.is_dir():
+            raise ChitaError("it is a folder: give a file")
+        if not path.exists():
             raise ChitaError("there is no such file")
+        if not path.is_file():  # a pipe might never end
+            raise ChitaError("it is no plain file")
         return unpack(path.read_bytes())
     except (ChitaError, OSError) as error:
         raise ChitaError(f"cannot read {path}: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from chita.errors import ChitaError
-from chita.output import CONFIG_FILE, MASKS_FILE, RESULT_FILE
+from chita.output import CONFIG_FILE, MASKS_FILE, RESULT_FILE, check_finished
 
 Record = Mapping[str, Any]
 
@@ -54,6 +54,7 @@ def read_folder(path: Path) -> Folder:
     found = [_read_benchmark(file) for file in sorted(path.glob("*.json")) if file != result]
     benchmarks = [benchmark for benchmark in found if benchmark is not None]
     if record is None and not benchmarks:
+        check_finished(path)
         raise ChitaError(
             f"nothing in {path} is known: expected {RESULT_FILE} of a finished prune or gradual, "
             "or the NAME.json of a benchmark"
