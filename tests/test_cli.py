@@ -70,8 +70,8 @@ def test_version() -> None:
     [
         (["data", "get", "svhn"], "svhn"),
         (["train", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
-        (["train", "mlpnet", "--out", "weights.pt"], "ends in .safetensors"),
-        (["train", "mlpnet", "--out", "nowhere/weights.safetensors"], "no folder nowhere for OUT"),
+        (["train", "mlpnet", "--out", "weights.pt"], "must end in .safetensors"),
+        (["train", "mlpnet", "--out", "nowhere/weights.safetensors"], "no folder nowhere to write"),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], says: str) -> None:

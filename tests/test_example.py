@@ -50,6 +50,11 @@ def test_rounding_passes_and_a_fault_does_not() -> None:
     assert not agrees(torch.tensor([3]), torch.tensor([4]))
 
 
+def test_an_example_without_tensors_is_named() -> None:
+    with pytest.raises(ChitaError, match=r"example must be a tensor, .* got 'm\.onnx'"):
+        check_example(nn.Linear(4, 3), "m.onnx")
+
+
 def test_an_example_that_does_not_fit_is_named() -> None:
     with pytest.raises(ChitaError, match=r"fails on the example.*\(2, 5\)"):
         check_example(nn.Linear(4, 4), torch.ones(2, 5))

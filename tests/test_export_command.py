@@ -50,7 +50,7 @@ def test_the_file_answers_as_the_pruned_network_does(of: str, tmp_path: Path) ->
 
 
 def test_wrong_arguments(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match=r"OUT must be a file that ends in \.onnx, got"):
+    with pytest.raises(ChitaError, match=r"the file to write must end in \.onnx, got"):
         export("mlpnet", tmp_path / "m.safetensors")
     save_checkpoint(mlpnet(), tmp_path / "alone.safetensors")
     with pytest.raises(ChitaError, match=r"no config\.yaml beside it .* give --network"):

@@ -43,19 +43,29 @@ def difference(found: Any, wanted: Any) -> float:
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """Whether two outputs are the same but for the order of the sums in them.
+    """Whether two outputs are the same but for the order of the sums in them."""
+    return difference(found, wanted) <= rounding(wanted)
 
-    The difference may be eps^(2/3), which is 2e-5 in float32 and 4e-2 in bfloat16: well above what
-    such sums make, and well below a fault.
+
+def rounding(outputs: Any) -> float:
+    """What the order of the sums may change outputs by, in units of the largest entry.
+
+    That is eps^(2/3) for their type, 2e-5 in float32, 1e-2 in float16 and 4e-2 in bfloat16: well
+    above what such sums make, and well below a fault.
     """
-    types = [tensor.dtype for tensor in tensors_of(wanted) if tensor.is_floating_point()]
+    types = [tensor.dtype for tensor in tensors_of(outputs) if tensor.is_floating_point()]
     eps = max((torch.finfo(dtype).eps for dtype in types), default=0.0)
-    return difference(found, wanted) <= math.pow(eps, 2 / 3)
+    return math.pow(eps, 2 / 3)
 
 
 @torch.no_grad()
 def check_example(model: nn.Module, example: Example) -> Any:
     """What the model gives for an example that a user has chosen; says so if it fails."""
+    if not tensors_of(example):
+        raise ChitaError(
+            "example must be a tensor, a tuple of the model's arguments or a dict of its keywords, "
+            f"got {example!r}"
+        )
     try:
         return call(model, example)
     except Exception as error:

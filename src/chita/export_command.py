@@ -9,7 +9,6 @@ import typer
 
 from chita.inputs import Source, SourceNetwork
 from chita.onnx_file import export_onnx
-from chita.output import prepare_file
 from chita.say import say
 from chita.source import open_source, random_images
 
@@ -22,7 +21,6 @@ def export_command(
     network: SourceNetwork = None,
 ) -> None:
     """Write a network as an ONNX file for any batch size, checked against onnxruntime."""
-    prepare_file(out, ".onnx")
     known, model = open_source(source, network)
     worst = export_onnx(model, random_images(known, 2), out)
     say(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,13 @@ from typing import Any
 from chita.errors import ChitaError
 
 _UNFINISHED = ".unfinished-"
+
+
+def as_path(path: str | Path) -> Path:
+    """A path as a user gives it, if it is one."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise ChitaError(f"path must be a str or a Path, got {type(path).__name__}")
+    return Path(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:

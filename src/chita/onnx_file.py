@@ -17,14 +17,15 @@ from torch import Tensor, nn
 
 from chita.batch import map_tensors, tensors_of
 from chita.errors import ChitaError
-from chita.example import Example, check_example, difference
-from chita.files import write_whole
+from chita.example import Example, check_example, difference, rounding
+from chita.files import as_path, write_whole
 from chita.modes import evaluating
+from chita.output import prepare_file
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-TOLERANCE = 1e-4  # of the largest output
+TOLERANCE = 1e-4  # of the largest output, in float32
 
 
 def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
@@ -34,9 +35,9 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
     example is 1, or the model fixes it.
 
     Args:
-        model: exported in eval mode; its float32 weights go into the file, zeros and all.
+        model: exported in eval mode; its weights go into the file, zeros and all.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
-        path: appears whole or not at all.
+        path: ends in .onnx; appears whole or not at all.
 
     Returns:
         The largest difference between onnxruntime's outputs and the model's, in units of the
@@ -44,19 +45,22 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
 
     Raises:
         ChitaError: a package is missing, the model cannot be exported, or the difference is above
-            1e-4; then nothing is written.
+            1e-4, or what half precision makes it; then nothing is written.
     """
-    content = onnx_bytes(model, example)
+    path = as_path(path)
+    prepare_file(path, ".onnx")
     with evaluating(model):
         wanted = check_example(model, example)
+    content = onnx_bytes(model, example)
     found = run_onnx(open_onnx(content), example)
     worst = difference(found, tensors_of(wanted))
-    if not worst <= TOLERANCE:
+    allowed = max(TOLERANCE, rounding(wanted))
+    if not worst <= allowed:
         raise ChitaError(
             f"the ONNX file is not written: onnxruntime's outputs differ from the model's by "
-            f"{worst:.1e} of the largest, and {TOLERANCE:.0e} is allowed"
+            f"{worst:.1e} of the largest, and {allowed:.0e} is allowed"
         )
-    write_whole(Path(path), content)
+    write_whole(path, content)
     return worst
 
 
@@ -75,7 +79,8 @@ def onnx_bytes(model: nn.Module, example: Example) -> bytes:
             assert program is not None
             program.save(file, external_data=False)
         except Exception as error:  # the exporter raises nearly anything
-            raise ChitaError(f"the model cannot be exported to ONNX: {error}") from error
+            reason = str(error.__cause__ or error).splitlines()[0]  # the rest is advice to authors
+            raise ChitaError(f"the model cannot be exported to ONNX: {reason}") from error
         return file.read_bytes()
 
 

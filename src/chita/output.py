@@ -39,9 +39,9 @@ def prepare_file(out: Path, suffix: str) -> None:
     for its name is rather a slip.
     """
     if out.suffix != suffix or out.is_dir():
-        raise ChitaError(f"OUT must be a file that ends in {suffix}, got {out}")
+        raise ChitaError(f"the file to write must end in {suffix}, got {out}")
     if not out.parent.is_dir():
-        raise ChitaError(f"there is no folder {out.parent} for OUT, {out}: make it first")
+        raise ChitaError(f"there is no folder {out.parent} to write {out.name} to: make it first")
     prepare_folder(out.parent)
 
 

@@ -69,9 +69,12 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     plain = tmp_path / "plain.safetensors"
     save_checkpoint(small_state(), plain)
     for arguments, match in (
-        (("pack", plain, tmp_path / "out.bin"), "OUT must be a file that ends in .safetensors"),
-        (("pack", plain, tmp_path), "OUT must be a file"),
-        (("pack", plain, tmp_path / "new/a.safetensors"), "there is no folder .*new for OUT"),
+        (("pack", plain, tmp_path / "out.bin"), "the file to write must end in .safetensors"),
+        (("pack", plain, tmp_path), "the file to write must end in"),
+        (
+            ("pack", plain, tmp_path / "new/a.safetensors"),
+            "there is no folder .*new to write a.safetensors",
+        ),
         (("pack", tmp_path / "absent", plain), "cannot read"),
         (("unpack", plain, plain), "it is no packed file"),
         (("inspect", tmp_path / "absent"), "cannot read"),
