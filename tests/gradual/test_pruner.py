@@ -173,6 +173,9 @@ def test_a_state_of_another_pruner_is_refused() -> None:
         made(PruningSchedule((0, 4), (0.5, 0.9))).load_state_dict(state)
     with pytest.raises(ChitaError, match="the prunable weights are"):
         made([0.5, 0.9], exclude="2.*").load_state_dict(state)
+    for wrong, got in (({}, r"a dict with \[\]"), ({"masks": {}}, "'masks'"), (None, "None")):
+        with pytest.raises(ChitaError, match=rf"state must be what state_dict\(\) .* got .*{got}"):
+            made([0.5, 0.9]).load_state_dict(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +185,11 @@ def test_a_state_of_another_pruner_is_refused() -> None:
         ([0.5, 0.4], {}, "never fall"),
         ([], {}, "never fall"),
         ([0.5], {"method": "chita-xyz"}, "chita-xyz"),
+        (0.5, {}, r"a schedule must be a PruningSchedule, or the sparsities .* got 0\.5"),
+        (None, {}, "a schedule must be .* got None"),
         ([0.5], {"start": 0.1}, "start is no argument here"),
+        ([0.5], {"method": "auto", "min_accuracy": 101}, "min_accuracy .* the schedule says how"),
+        ([0.5], {"method": "auto", "max_loss_increase": 1}, "max_loss_increase .* the schedule"),
         ([0.5], {"smaples": 3}, "smaples is no argument here"),
         ([0.5], {"samples": 0}, "samples must be"),
         ([0.5], {"exclude": "nothing"}, "matches no parameter"),
@@ -196,6 +203,12 @@ def test_arguments_are_checked_before_training(schedule: Any, more: Any, message
 
 def test_weights_that_another_optimizer_steps_are_refused() -> None:
     model = tiny()
+    with pytest.raises(
+        ChitaError, match=r"optimizer must be the torch\.optim\.Optimizer .* NoneType"
+    ):
+        GradualPruner(model, None, [0.5])  # type: ignore[arg-type]
+    with pytest.raises(ChitaError, match=r"model must be a torch\.nn\.Module, got NoneType"):
+        GradualPruner(None, sgd(model), [0.5])  # type: ignore[arg-type]
     with pytest.raises(ChitaError, match=r"does not step '0.weight'.*exclude='0.weight'"):
         GradualPruner(model, sgd(model[2]), [0.5])
     GradualPruner(model, sgd(model[2]), [0.5], exclude="0.*")
@@ -208,6 +221,9 @@ def test_calls_that_do_not_fit_the_schedule(caplog: pytest.LogCaptureFixture) ->
     pruner = GradualPruner(model, sgd(model), [0.5, 0.6], "magnitude")
     with pytest.raises(ChitaError, match="does not say when to prune"):
         pruner.begin_epoch(0, ())
+    timed = GradualPruner(model, sgd(model), PruningSchedule((0,), (0.5,)), "magnitude")
+    with pytest.raises(ChitaError, match="epoch must be an integer, got 'a'"):
+        timed.begin_epoch("a", ())  # type: ignore[arg-type]
     pruner.step(())
     pruner.finalize()
     assert "1 pruning steps that were not made" in caplog.text

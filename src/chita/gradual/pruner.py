@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from chita.checks import check_model
 from chita.config import PruneConfig
 from chita.distributed import joined_ranks
 from chita.errors import ChitaError
@@ -29,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 # What the schedule decides is not for the caller to give.
 SETTINGS = {field.name for field in fields(PruneConfig)} - {
-    *("sparsity", "method", "stages", "schedule", "start", "hold")
+    *("sparsity", "method", "stages", "schedule", "start", "hold"),
+    *("max_loss_increase", "min_accuracy"),  # which search for a sparsity
 }
 
 
@@ -77,11 +80,15 @@ class GradualPruner(Sparsifier):
         self.sparsities = check_sparsities(schedule)
         self.steps_done = 0
         if unknown := sorted(arguments.keys() - SETTINGS):
-            raise ChitaError(f"{unknown[0]} is no argument here; those are {sorted(SETTINGS)}")
+            raise ChitaError(
+                f"{unknown[0]} is no argument here, where the schedule says how sparse each step "
+                f"is; those are {sorted(SETTINGS)}"
+            )
         arguments = {**arguments, "method": method, "stages": stages}
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
         self._model = unwrapped(model)
+        check_model(self._model)
         self.weights = choose_weights(self._model, config)
         self._check_optimizer(optimizer)
         self._mask = Mask(self.weights, optimizer)
@@ -103,6 +110,8 @@ class GradualPruner(Sparsifier):
                 "a schedule of sparsities alone does not say when to prune: call step(batches), or "
                 "give a PruningSchedule"
             )
+        if not isinstance(epoch, Integral):
+            raise ChitaError(f"epoch must be an integer, got {epoch!r}")
         for due in self._epochs[self.steps_done :]:
             if due <= epoch:
                 self.step(batches)
@@ -154,6 +163,11 @@ class GradualPruner(Sparsifier):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         own = self.state_dict()
+        if not isinstance(state, Mapping) or not own.keys() <= state.keys():
+            raise ChitaError(
+                f"state must be what state_dict() of a GradualPruner gives, with {list(own)}, got "
+                + (f"a dict with {list(state)}" if isinstance(state, Mapping) else repr(state))
+            )
         for key in ("sparsities", "epochs"):
             if state[key] != own[key]:
                 raise ChitaError(
@@ -177,6 +191,11 @@ class GradualPruner(Sparsifier):
 
     def _check_optimizer(self, optimizer: Optimizer) -> None:
         """A weight that another optimizer steps would not stay zero."""
+        if not hasattr(optimizer, "register_step_post_hook"):
+            raise ChitaError(
+                "optimizer must be the torch.optim.Optimizer that steps the model, got "
+                f"{type(optimizer).__name__}"
+            )
         stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for weight in self.weights:
             if weight.parameter.requires_grad and id(weight.parameter) not in stepped:

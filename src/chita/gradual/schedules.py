@@ -112,6 +112,11 @@ def cosine_restarts(
 
 def check_sparsities(given: Iterable[float]) -> tuple[float, ...]:
     """The sparsities of successive pruning steps as plain numbers, if that is what they are."""
+    if not isinstance(given, Iterable):
+        raise ChitaError(
+            "a schedule must be a PruningSchedule, or the sparsities of all pruning steps such as "
+            f"[0.5, 0.9], got {given!r}"
+        )
     values = tuple(given)
     if not (
         values
