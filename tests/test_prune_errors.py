@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 import chita
 from chita import ChitaError
@@ -101,6 +102,9 @@ def test_models_that_cannot_be_pruned(method: str) -> None:
     model = tiny()
     model[2].weight = nn.Parameter(torch.ones(3, 8, dtype=torch.int64), requires_grad=False)
     refuse("'2.weight' holds torch.int64", model=model, method=method)
+    with torch.inference_mode():
+        model = tiny()
+    refuse("'0.weight' was made under torch.inference_mode", model=model, method=method)
     for bad in (NAN, INF):
         model = tiny()
         model[2].weight.data[1, 2] = bad
@@ -135,14 +139,19 @@ def test_batches_without_samples(ridge: Any) -> None:
 
 
 def test_fewer_samples_than_asked() -> None:
-    hold = "but batches hold 24; give more data, or ask for fewer samples or a smaller batch"
-    message = f"samples=13 rows of batch=2 need 26 samples, {hold}$"
+    each = r"of (\d+) samples each \(batch=\1\) need"
+    hold = "but batches hold 24; give more data, or"
+    message = f"samples=13 rows {each} 26 samples, {hold} batch=1 or less$"
     refuse(message, samples=13, ridge=0.1, method="chita++")
-    refuse(f"one row of batch=25 need 25 samples, {hold}$", batch=25, ridge=1, method="chita++")
-    some = "samples=12 rows of batch=2 need 24 samples and some to hold out for"
-    refuse(f"{some} ridge='auto', {hold}, or give ridge a number$", samples=12, method="chita++")
-    refuse(f"{some} method='auto', {hold}$", samples=12, method="auto")
-    refuse("one row of batch=24 need 24 samples and some to hold out", batch=24)
+    message = f"samples=25 rows {each} 50 samples, {hold} fewer samples, which are rows$"
+    refuse(message, samples=25, ridge=0.1, method="chita++")
+    message = f"one row {each} 25 samples, {hold} batch=24 or less$"
+    refuse(message, batch=25, ridge=1, method="chita++")
+    some = f"samples=12 rows {each} 24 samples and some to hold out for"
+    ways = f"{hold} batch=1 or less, or ridge a number$"
+    refuse(f"{some} ridge='auto', {ways}", samples=12, method="chita++")
+    refuse(f"{some} method='auto', {hold} batch=1 or less$", samples=12, method="auto")
+    refuse(f"one row {each} 24 samples and some to hold out", batch=24)
 
 
 def test_batches_of_the_wrong_form() -> None:
@@ -172,7 +181,7 @@ def test_inputs_that_are_not_finite(method: str, ridge: Any, held: int, bad: flo
     x, t = points(25)
     x[held + 9, 2] = bad
     model = nn.Sequential(tiny()[0], nn.ReLU(), tiny()[2])
-    message, batches = "loss of mini-batch 4 is nan", Again([(x, t)])
+    message, batches = "loss of row 4 of A .* is nan", Again([(x, t)])
     refuse(message, model=model, batches=batches, method=method, ridge=ridge)
 
 
@@ -194,11 +203,16 @@ def test_held_out_inputs_that_are_not_finite() -> None:
         (lambda y, t: 0.5, "must be a scalar tensor .* got one of type float"),
         (lambda y, t: y.mean().item(), "must be a scalar tensor .* no .item"),
         (lambda y, t: y.mean().detach(), "the loss depends on no prunable weight"),
-        (lambda y, t: y.mean() * NAN, "loss of mini-batch 0 is nan"),
-        (lambda y, t: y.mean() + INF, "loss of mini-batch 0 is inf"),
+        (
+            lambda y, t: functional.mse_loss(y, t),
+            r"loss fails on outputs of shape \(2, 3\) .* and targets of shape \(2,\) .*: Runtime",
+        ),
+        (lambda y, t: {}["x"], "loss fails on outputs .*: KeyError: 'x'"),
+        (lambda y, t: y.mean() * NAN, "loss of row 0 of A .* is nan"),
+        (lambda y, t: y.mean() + INF, "loss of row 0 of A .* is inf"),
         (
             lambda y, t: y.mean() + torch.where(t.sum() == 9, INF, 0.0),
-            "loss of mini-batch 3 is inf",
+            "loss of row 3 of A .* is inf",
         ),
     ],
 )
@@ -232,7 +246,7 @@ def test_gradients_that_are_not_finite(method: str, ridge: Any, held: int) -> No
     def root(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.abs().sqrt().mean()  # finite at zero, its derivative is not
 
-    message, batches = "gradients of 0.weight are not finite for mini-batch 3", Again([(x, t)])
+    message, batches = "gradients of 0.weight are not finite for row 3 of A", Again([(x, t)])
     refuse(message, model=model, batches=batches, loss=root, method=method, ridge=ridge)
 
 

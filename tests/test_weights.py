@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+import chita
 from chita.errors import ChitaError
 from chita.weights import Weights, apply_masks
 
@@ -161,12 +162,24 @@ def test_masks_go_by_either_name_of_a_tied_weight() -> None:
         ("fc.weight", torch.ones(3, 5, dtype=torch.bool), "'fc.weight', which is no parameter"),
         ("3.weight", torch.ones(5, 3, dtype=torch.bool), r"shape \(3, 5\), got torch.bool of"),
         ("3.weight", torch.ones(3, 5), "must be a bool tensor .* got torch.float32"),
+        ("3.weight", [True] * 15, "must be a bool tensor .* got list"),
     ],
 )
-def test_a_wrong_mask_changes_nothing(name: str, mask: Tensor, message: str) -> None:
+def test_a_wrong_mask_changes_nothing(name: str, mask: Any, message: str) -> None:
     model = network()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     masks = {"0.weight": torch.zeros(4, 1, 3, 3, dtype=torch.bool), name: mask}
     with pytest.raises(ChitaError, match=message):
         apply_masks(model, masks)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_what_holds_no_masks_is_named() -> None:
+    model: Any = network()
+    result: Any = chita.prune(model, [], sparsity=0.5, method="magnitude", progress=False)
+    with pytest.raises(ChitaError, match=r"such as the \.masks of a PruneResult, got PruneResult"):
+        apply_masks(model, result)
+    with pytest.raises(ChitaError, match=r"masks must be a dict .* got NoneType"):
+        apply_masks(model, None)  # type: ignore[arg-type]
+    with pytest.raises(ChitaError, match=r"model must be a torch\.nn\.Module, got dict"):
+        apply_masks(result.masks, model)

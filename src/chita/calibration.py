@@ -78,17 +78,25 @@ def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
     to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
     held = min(spare, to_spare, have - needed)
     if held < min(spare, 1):
-        what = f"samples={config.samples} rows" if config.samples else "one row"
-        more = f" and some to hold out for {config.held_out_for}" if spare else ""
-        raise ChitaError(
-            f"{what} of batch={batch} need {needed} samples{more}, but batches hold {have}; "
-            "give more data, or ask for fewer samples or a smaller batch"
-            + (", or give ridge a number" if config.held_out_for == "ridge='auto'" else "")
-        )
+        raise ChitaError(_too_few(have, needed, batch, bool(spare), config))
     rows = min(wanted, (have - held) // batch)
     at_once = stream.at_once(least=batch)
     held_out = stream.hold_out(held, at_once) if held else []
     return Calibration(stream, rows, batch, held_out, at_once)
+
+
+def _too_few(have: int, needed: int, batch: int, hold_out: bool, config: PruneConfig) -> str:
+    """What the samples do not suffice for, and what they would suffice for."""
+    what = f"samples={config.samples} rows" if config.samples else "one row"
+    more = f" and some to hold out for {config.held_out_for}" if hold_out else ""
+    enough = int(have * (1 - HELD_OUT_SHARE if hold_out else 1) / (config.samples or 1))
+    ways = ["more data", f"batch={enough} or less" if enough else "fewer samples, which are rows"]
+    if config.held_out_for == "ridge='auto'":
+        ways.append("ridge a number")
+    return (
+        f"{what} of {batch} samples each (batch={batch}) need {needed} samples{more}, but batches "
+        f"hold {have}; give {', or '.join(ways)}"
+    )
 
 
 def _to_hold_out(samples: int, config: PruneConfig) -> int:

@@ -23,6 +23,11 @@ def check_model(model: nn.Module) -> None:
     for name, tensor in tensors.items():
         if is_lazy(tensor) or tensor.is_meta:
             raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
+        if isinstance(tensor, nn.Parameter) and tensor.is_inference():
+            raise ChitaError(
+                f"{name!r} was made under torch.inference_mode() and cannot be changed: make the "
+                "model outside it"
+            )
 
 
 def check_finite(weights: Weights) -> None:

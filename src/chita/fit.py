@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
 
@@ -13,7 +14,7 @@ NAMED = 10  # names in a message at most
 
 
 def check_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: str | Path) -> None:
-    """Refuse tensors of other names or shapes than those wanted.
+    """Refuse tensors of other names or shapes than those wanted, and a model that takes none in.
 
     Args:
         wanted: the state dict of the model.
@@ -22,6 +23,7 @@ def check_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: s
     """
     _check_names(wanted, found, path)
     for name, tensor in wanted.items():
+        _check_memory(name, tensor)
         if found[name].shape != tensor.shape:
             raise ChitaError(
                 f"checkpoint {path} does not fit the model: {name!r} has shape "
@@ -41,6 +43,19 @@ def _check_names(
     ]
     if faults:
         raise ChitaError(f"checkpoint {path} does not fit the model; {'; '.join(faults)}")
+
+
+def _check_memory(name: str, tensor: Tensor) -> None:
+    """Every entry has a place of its own."""
+    if is_lazy(tensor):
+        raise ChitaError(f"the model's {name!r} has no shape yet: run the model on a batch first")
+    if any(
+        step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+    ):
+        raise ChitaError(
+            f"the model's {name!r} is expanded, so that several entries share a place in memory, "
+            "and cannot be written to: give the model a .clone() of it"
+        )
 
 
 def _first(names: list[str]) -> str:

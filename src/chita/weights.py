@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -110,18 +111,32 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
     Every mask is checked before any weight is changed.
     """
+    if not isinstance(model, nn.Module):
+        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(masks, Mapping):
+        raise ChitaError(
+            "masks must be a dict of parameter names to bool tensors, such as the .masks of a "
+            f"PruneResult, got {type(masks).__name__}"
+        )
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for name, mask in masks.items():
         if name not in parameters:
             raise ChitaError(f"masks name {name!r}, which is no parameter of the model")
-        if mask.dtype != torch.bool or mask.shape != parameters[name].shape:
-            raise ChitaError(
-                f"the mask of {name!r} must be a bool tensor of shape "
-                f"{tuple(parameters[name].shape)}, got {mask.dtype} of shape {tuple(mask.shape)}"
-            )
+        _check_mask(name, mask, parameters[name].shape)
     for name, mask in masks.items():
         # Not by a product, which makes -0.0 of negative weights: a packed file stores those.
         parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
+
+
+def _check_mask(name: str, mask: Any, shape: torch.Size) -> None:
+    got = type(mask).__name__
+    if isinstance(mask, Tensor):
+        if mask.dtype == torch.bool and mask.shape == shape:
+            return
+        got = f"{mask.dtype} of shape {tuple(mask.shape)}"
+    raise ChitaError(
+        f"the mask of {name!r} must be a bool tensor of shape {tuple(shape)}, got {got}"
+    )
 
 
 def _as_tuple(patterns: Patterns) -> tuple[str, ...] | None:

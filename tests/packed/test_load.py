@@ -85,6 +85,38 @@ def test_a_model_that_does_not_fit_is_left_alone(path: Path) -> None:
         chita.load(path, into=Tied(5).to("meta"))
 
 
+def test_arguments_that_are_no_path_and_no_model(path: Path) -> None:
+    with pytest.raises(ChitaError, match="path must be a str or a Path, got NoneType"):
+        chita.load(None)  # type: ignore[arg-type]
+    with pytest.raises(
+        ChitaError, match=r"into must be a torch.nn.Module or a state dict, got str"
+    ):
+        chita.load(path, into="model")  # type: ignore[arg-type]
+
+
+def test_a_model_without_memory_for_each_entry_is_named(tmp_path: Path) -> None:
+    class Expanded(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(3, 2)
+            self.register_buffer("scale", torch.ones(1).expand(5))
+
+    file = tmp_path / "file.safetensors"
+    chita.save(nn.Linear(3, 2), file)
+    with pytest.raises(ChitaError, match="'weight' has no shape yet: run the model on a batch"):
+        chita.load(file, into=nn.LazyLinear(2))
+    model = Expanded()
+    chita.save(model, file)
+    before = model.weight.clone()
+    with torch.no_grad():
+        model.weight.zero_()
+    with pytest.raises(ChitaError, match=r"'scale' is expanded, .* give the model a \.clone\(\)"):
+        chita.load(file, into=model)
+    assert not bool(model.weight.any())  # left alone
+    model.scale = torch.ones(5)
+    chita.load(file, into=model)
+    assert torch.equal(model.weight, before)
+
+
 def test_tied_weights_must_be_equal_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
     chita.save(Tied(0, tied=False), path)

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,6 +117,24 @@ def test_what_cannot_be_packed_is_named(tmp_path: Path) -> None:
     for odd in (torch.eye(3).to_sparse(), torch.empty(3, device="meta"), "text"):
         with pytest.raises(ChitaError, match="'odd' cannot be packed"):
             chita.save({"odd": odd}, path)  # type: ignore[dict-item]
+    with pytest.raises(ChitaError, match="'weight' cannot be packed"):
+        chita.save(nn.LazyLinear(3), path)
     with pytest.raises(ChitaError, match="cannot write"):
         chita.save(small_state(), tmp_path / "nowhere" / "file.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_that_are_no_state_and_no_path(tmp_path: Path) -> None:
+    path, model = tmp_path / "file.safetensors", nn.Linear(3, 2)
+    result = chita.prune(model, [], sparsity=0.5, method="magnitude", progress=False)
+    cases: list[tuple[Any, Any, str]] = [
+        ([1], path, "model must be a torch.nn.Module or a state dict, .* got list"),
+        (result, path, "model must be .* got PruneResult"),
+        (str(path), model, "model must be .* comes before path; got str"),
+        ({1: torch.ones(2)}, path, "names of tensors must be strings, got 1"),
+        (model, None, "path must be a str or a Path, got NoneType"),
+    ]
+    for state, where, message in cases:
+        with pytest.raises(ChitaError, match=message):
+            chita.save(state, where)
     assert not list(tmp_path.iterdir())

@@ -193,7 +193,7 @@ class _Filler:
         wrong = (~losses.isfinite()).nonzero().flatten().tolist()
         if wrong:
             raise ChitaError(
-                f"the loss of mini-batch {self._done + wrong[0]} is {losses[wrong[0]].item()}: "
+                f"the loss of {self._name(wrong[0])} is {losses[wrong[0]].item()}: "
                 "the model and the data must give finite losses"
             )
         if not place.seems_finite:
@@ -208,6 +208,11 @@ class _Filler:
             wrong = (~columns.isfinite()).any(0).nonzero().flatten().tolist()
             if wrong:
                 raise ChitaError(
-                    f"the gradients of {weight.name} are not finite for mini-batch "
-                    f"{self._done + wrong[0]}"
+                    f"the gradients of {weight.name} are not finite for {self._name(wrong[0])}"
                 )
+
+    def _name(self, row: int) -> str:
+        """A row of the place for people: their own batches were cut up and joined for it."""
+        row += self._done
+        first = row * self._batch
+        return f"row {row} of A (samples {first} to {first + self._batch - 1} of those read for it)"

@@ -26,8 +26,23 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     """
     if isinstance(batch.content, dict):
         return _own_loss(model, batch, loss)
-    _, targets = batch.content
-    return scalar((loss or cross_entropy)(batch.outputs(model), targets))
+    outputs, targets = batch.outputs(model), batch.content[1]
+    if loss is None:
+        return cross_entropy(outputs, targets)
+    return scalar(_call(loss, outputs, targets))
+
+
+def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
+    """What a user's loss gives; says what it was given if it fails."""
+    try:
+        return loss(outputs, targets)
+    except (ChitaError, torch.cuda.OutOfMemoryError):
+        raise
+    except Exception as error:  # anything may go wrong in a function that is not ours
+        raise ChitaError(
+            f"loss fails on outputs {_describe(outputs)} and targets {_describe(targets)}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
 def cross_entropy(outputs: Any, targets: Any) -> Tensor:

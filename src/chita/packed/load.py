@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import NoneType
 
 import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.files import as_path
 from chita.fit import check_fit
 from chita.packed.dtypes import to_bytes
 from chita.packed.read import read_packed
@@ -30,7 +32,11 @@ def load(
     Returns:
         The dense tensors by name, on the CPU. The names of tied tensors stand for the same tensor.
     """
-    path = Path(path)
+    path = as_path(path)
+    if not isinstance(into, (nn.Module, Mapping, NoneType)):
+        raise ChitaError(
+            f"into must be a torch.nn.Module or a state dict, got {type(into).__name__}"
+        )
     _, found = read_packed(path)
     if isinstance(into, nn.Module):
         module = unwrapped(into)

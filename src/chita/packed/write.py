@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
-from chita.files import write_whole
+from chita.files import as_path, write_whole
 from chita.packed import dtypes, planes, support
 from chita.packed.container import assemble
 from chita.packed.directory import Directory, Entry, write_directory
@@ -31,7 +32,12 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
         path: of a safetensors file, of the format in docs/format.md.
     """
     tensors = unwrapped(model).state_dict() if isinstance(model, nn.Module) else model
-    write_whole(Path(path), pack(tensors))
+    if not isinstance(tensors, Mapping):
+        raise ChitaError(
+            "model must be a torch.nn.Module or a state dict, and comes before path; got "
+            f"{type(model).__name__}"
+        )
+    write_whole(as_path(path), pack(tensors))
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
@@ -59,7 +65,10 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
 
 def _check_dense(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
-        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_meta:
+        if not isinstance(name, str):
+            raise ChitaError(f"the names of tensors must be strings, got {name!r}")
+        dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided
+        if not dense or is_lazy(tensor) or tensor.is_meta:
             raise ChitaError(f"{name!r} cannot be packed: it is no dense tensor with values")
 
 
