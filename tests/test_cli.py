@@ -2,14 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import chita
+from chita import cli
 from chita.cli import app, main
 from chita.errors import ChitaError
 
@@ -34,6 +38,15 @@ def test_train_writes_a_checkpoint_that_prune_takes(
     assert json.loads(pruned.stdout.splitlines()[-1])["dense_accuracy"] > 85
 
 
+@pytest.fixture
+def handler() -> Iterator[None]:
+    """What Ctrl-C does, given back to the tests."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handler")
 def test_errors_are_shown_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -43,6 +56,20 @@ def test_errors_are_shown_as_they_are(
     with pytest.raises(SystemExit, match="1"):
         main()
     assert name in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("handler")
+def test_ctrl_c_again_and_again_shows_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is answered; what Python does after that may be cut short without a word."""
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["chita", "--version"])
+    monkeypatch.setattr(cli, "say", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main()
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
 
 
 def test_module_reports_errors_in_one_line() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -143,3 +144,5 @@ def main() -> None:
         message = f"[bold red]error:[/] {escape(str(error))}"
         Console(stderr=True).print(message, soft_wrap=True, highlight=False)
         sys.exit(1)
+    finally:  # one more Ctrl-C ends what Python still tidies up, without a traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -163,7 +163,7 @@ def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
             break
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, stderr
     done = EpochFile.done(out)
     assert done is not None and 1 <= done[0] < 1000
     expected = f"interrupted after epoch {done[0]} of 1000; go on with --resume"
