@@ -26,7 +26,7 @@ def check_model(model: nn.Module) -> None:
         if isinstance(tensor, nn.Parameter) and tensor.is_inference():
             raise ChitaError(
                 f"{name!r} was made under torch.inference_mode() and cannot be changed: make the "
-                "model outside it"
+                "model outside it, or prune a copy.deepcopy of it"
             )
 
 

@@ -144,7 +144,8 @@ def test_cross_entropy_that_does_not_fit() -> None:
 def test_a_loss_that_is_not_finite(bad_row: int, value: float) -> None:
     x = normal(12, 4)
     x[2 * bad_row + 1] = value  # in every feature, so that no ReLU can hide it
-    with pytest.raises(ChitaError, match=f"loss of row {bad_row} of A .* is (nan|inf)"):
+    read = f"samples {2 * bad_row} to {2 * bad_row + 1} of those read for it"
+    with pytest.raises(ChitaError, match=rf"loss of row {bad_row} of A \({read}\) is (nan|inf)"):
         take(small(), x, labels(12), rows=6, batch=2)
 
 

@@ -214,5 +214,6 @@ class _Filler:
     def _name(self, row: int) -> str:
         """A row of the place for people: their own batches were cut up and joined for it."""
         row += self._done
-        first = row * self._batch
-        return f"row {row} of A (samples {first} to {first + self._batch - 1} of those read for it)"
+        first, last = row * self._batch, (row + 1) * self._batch - 1
+        samples = f"sample {first}" if first == last else f"samples {first} to {last}"
+        return f"row {row} of A ({samples} of those read for it)"
