@@ -55,5 +55,5 @@ def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=r"dtype must be one of float32, .* got 'int8'"):
         invoke("speed", "mlpnet", "--dtype", "int8")
-    with pytest.raises(ChitaError, match=r"OUT must be a file that ends in \.json, got"):
+    with pytest.raises(ChitaError, match=r"the file to write must end in \.json, got"):
         invoke("speed", "mlpnet", "--out", tmp_path)
