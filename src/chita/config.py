@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Literal
 
 from chita.allocation import GLOBAL, RULES
+from chita.arguments import (
+    are_patterns,
+    are_shares,
+    is_count,
+    is_natural,
+    is_not_negative,
+    is_percentage,
+    is_seed,
+    is_share,
+    require,
+)
 from chita.errors import ChitaError
 from chita.floor import Floor
 from chita.guard import Forms
@@ -69,25 +80,25 @@ class PruneConfig:
     storage: str = "float32"
 
     def __post_init__(self) -> None:
-        _require("sparsity", self.sparsity, _is_share, "a number in [0, 1)")
+        require("sparsity", self.sparsity, is_share, "a number in [0, 1)")
         for name in ("batch", "samples", "stages", "block_size"):
             value = getattr(self, name)
             if value is not None:
-                _require(name, value, _is_count, "an integer of at least 1")
+                require(name, value, is_count, "an integer of at least 1")
         if self.iterations is not None:
-            _require("iterations", self.iterations, _is_natural, "an integer of at least 0")
-        _require("continuation", self.continuation, _is_natural, "an integer of at least 0")
-        _require("block_sweeps", self.block_sweeps, _is_natural, "an integer of at least 0")
-        _require("seed", self.seed, _is_seed, "an integer from 0 to 2**64 - 1")
-        _require("start", self.start, _is_share, "a number in [0, 1)")
-        _require("hold", self.hold, _is_share, "a number in [0, 1)")
+            require("iterations", self.iterations, is_natural, "an integer of at least 0")
+        require("continuation", self.continuation, is_natural, "an integer of at least 0")
+        require("block_sweeps", self.block_sweeps, is_natural, "an integer of at least 0")
+        require("seed", self.seed, is_seed, "an integer from 0 to 2**64 - 1")
+        require("start", self.start, is_share, "a number in [0, 1)")
+        require("hold", self.hold, is_share, "a number in [0, 1)")
         for name in ("include", "exclude"):
             what = "a glob pattern of parameter names, or several"
-            _require(name, getattr(self, name), _are_patterns, what)
+            require(name, getattr(self, name), are_patterns, what)
         check_loss(self.loss)
         self._check_guard()
-        _require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
-        _require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
+        require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
+        require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._check_allocation()
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
@@ -104,7 +115,7 @@ class PruneConfig:
 
     def _check_guard(self) -> None:
         known = (None, AUTO, *METRICS)
-        _require("metric", self.metric, known.__contains__, f"one of {list(known[1:])}")
+        require("metric", self.metric, known.__contains__, f"one of {list(known[1:])}")
         curvature = self.resolve_method().curvature
         if self.metric not in (None, "plain") and curvature != "fisher":
             raise ChitaError(
@@ -116,9 +127,9 @@ class PruneConfig:
             if value is None:
                 continue
             if name == "min_accuracy":
-                _require(name, value, _is_percentage, "in percent: above 1, and at most 100")
+                require(name, value, is_percentage, "in percent: above 1, and at most 100")
             else:
-                _require(name, value, _is_not_negative, "a finite number of at least 0")
+                require(name, value, is_not_negative, "a finite number of at least 0")
             if not self.guarded:
                 raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
         if self.min_accuracy is not None and self.loss is not None:
@@ -130,11 +141,11 @@ class PruneConfig:
     def _check_allocation(self) -> None:
         what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
         if isinstance(self.allocation, str):
-            _require("allocation", self.allocation, RULES.__contains__, f"one of {list(RULES)}")
+            require("allocation", self.allocation, RULES.__contains__, f"one of {list(RULES)}")
         else:
-            _require("allocation", self.allocation, _are_shares, f"one of {list(RULES)}, or {what}")
+            require("allocation", self.allocation, are_shares, f"one of {list(RULES)}, or {what}")
         for name in ("at_least", "at_most"):
-            _require(name, getattr(self, name) or {}, _are_shares, what)
+            require(name, getattr(self, name) or {}, are_shares, what)
         limited = self.allocation != GLOBAL or self.at_least or self.at_most
         if limited and not self.resolve_method().constrained:
             raise ChitaError(
@@ -256,53 +267,8 @@ def kept_weights(p: int, sparsity: float) -> int:
 def check_loss(loss: Any) -> None:
     """Whether this is the name of a loss, or None."""
     what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
-    _require("loss", loss, LOSSES.__contains__, what)
-
-
-def _require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:
-    if not holds(value):
-        raise ChitaError(f"{name} must be {what}, got {value!r}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_share(value: Any) -> bool:
-    return _is_number(value) and 0 <= value < 1
-
-
-def _is_percentage(value: Any) -> bool:
-    """A share such as 0.95 is taken for a slip."""
-    return _is_not_negative(value) and 1 < value <= 100
-
-
-def _is_not_negative(value: Any) -> bool:
-    return _is_number(value) and math.isfinite(value) and value >= 0
-
-
-def _is_natural(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
-
-
-def _is_seed(value: Any) -> bool:
-    return _is_natural(value) and value < 2**64
-
-
-def _is_count(value: Any) -> bool:
-    return _is_natural(value) and value >= 1
-
-
-def _are_patterns(value: Any) -> bool:
-    several = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-    return value is None or isinstance(value, str) or several
-
-
-def _are_shares(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(
-        isinstance(pattern, str) and _is_share(share) for pattern, share in value.items()
-    )
+    require("loss", loss, LOSSES.__contains__, what)
 
 
 def _is_ridge(value: Any) -> bool:
-    return (isinstance(value, str) and value == AUTO) or _is_not_negative(value)
+    return (isinstance(value, str) and value == AUTO) or is_not_negative(value)
