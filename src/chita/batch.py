@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from chita.errors import ChitaError
 from chita.outputs import run_model
 
+# What a function raises that is given samples it was not made for; all else is its own affair.
+MISFITS = (IndexError, RuntimeError, TypeError, ValueError)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -44,7 +47,7 @@ class Batch:
             return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
         except (ChitaError, torch.cuda.OutOfMemoryError):
             raise
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        except MISFITS as error:
             given = " and ".join(
                 f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
             )

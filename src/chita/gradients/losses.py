@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batch import Batch
+from chita.batch import MISFITS, Batch
 from chita.errors import ChitaError
 from chita.outputs import logits_of
 
@@ -38,7 +38,7 @@ def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
         return loss(outputs, targets)
     except (ChitaError, torch.cuda.OutOfMemoryError):
         raise
-    except Exception as error:  # anything may go wrong in a function that is not ours
+    except MISFITS as error:
         raise ChitaError(
             f"loss fails on outputs {_describe(outputs)} and targets {_describe(targets)}: "
             f"{type(error).__name__}: {error}"
