@@ -16,7 +16,7 @@ from chita.errors import ChitaError
 from chita.outputs import run_model
 
 # What a function raises that is given samples it was not made for; all else is its own affair.
-MISFITS = (IndexError, RuntimeError, TypeError, ValueError)
+MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
