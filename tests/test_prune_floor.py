@@ -1,0 +1,161 @@
+"""The sparsest network above a floor, from end to end."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import chita
+from chita import ChitaError, PruneResult
+from chita.floor import CEILING
+from chita.stage_path import CLOSE
+
+from .guarded import Data, accuracy_of, fit, loss_of, prune
+from .pruning import (
+    Again,
+    Watch,
+    cut,
+    digits,
+    mlpnet,
+    points,
+    snapshot,
+    tiny,
+)
+
+HELD = 150  # of 600 digits, with 100 rows of four
+
+
+def first_digits() -> tuple[Again, Data]:
+    """Digits in their order, and those of them that are held out."""
+    pairs = digits(600)
+    x, t = (torch.cat(parts) for parts in zip(*pairs, strict=True))
+    return Again(pairs), (x[:HELD], t[:HELD])
+
+
+def check_search(result: PruneResult, stages: int) -> None:
+    """Accepted stages rise, refused ones fall, and they meet or the stages are spent."""
+    accepted = [row.sparsity for row in result.stages if row.accepted]
+    refused = [row.sparsity for row in result.stages if not row.accepted]
+    assert accepted and refused and accepted == sorted(accepted)
+    assert accepted[-1] < min(refused) <= CEILING
+    spent = len(result.stages) == stages
+    assert spent or min(refused) - accepted[-1] <= CLOSE * (1 - min(refused))
+    assert result.sparsity == pytest.approx(accepted[-1], abs=1e-3)
+    assert result.last is not None and result.last.sparsity == accepted[-1]
+
+
+@pytest.mark.parametrize("most", [0.02, 0.3])
+def test_the_sparsest_network_within_a_loss(most: float) -> None:
+    batches, held = first_digits()
+    model = mlpnet()
+    dense = loss_of(model, held)
+    keywords: dict[str, Any] = {"samples": 100, "batch": 4, "stages": 12}
+    result = prune(model, batches, max_loss_increase=most, **keywords)
+    assert loss_of(model, held) <= dense + most
+    check_search(result, 12)
+    assert 0.5 < result.sparsity < CEILING
+    over = [row.held_out_loss for row in result.stages if not row.accepted]
+    assert all(loss is not None and loss > dense + most for loss in over)
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({"pattern": "2:4", "exclude": "0.*"}, 0.5), ({"at_most": {"0.weight": 0.5}}, 1 - 24 / 72)],
+)
+def test_a_search_ends_where_a_pattern_or_a_limit_does(limits: dict[str, Any], most: float) -> None:
+    """Nothing is ever too bad here."""
+    result = prune(tiny(), cut(points(40), 8), max_loss_increase=100.0, **limits)
+    assert all(row.accepted for row in result.stages)
+    assert result.sparsity == pytest.approx(most)
+
+
+def test_a_schedule_ends_where_the_search_begins() -> None:
+    batches, _ = first_digits()
+    keywords: dict[str, Any] = {"samples": 50, "batch": 4, "stages": 6, "schedule": "polynomial"}
+    result = prune(mlpnet(), batches, max_loss_increase=0.005, **keywords)
+    check_search(result, 6)
+    planned = result.config.plan()
+    first = next(number for number, row in enumerate(result.stages) if not row.accepted)
+    assert [row.sparsity for row in result.stages[: first + 1]] == planned[: first + 1]
+    assert result.stages[first + 1].sparsity == sum(planned[first - 1 : first + 1]) / 2
+
+
+def test_the_sparsest_network_of_an_accuracy() -> None:
+    batches, held = first_digits()
+    model = mlpnet()
+    keywords: dict[str, Any] = {"samples": 100, "batch": 4, "stages": 12}
+    result = prune(model, batches, min_accuracy=90, **keywords)
+    check_search(result, 12)
+    for row in result.stages:
+        assert row.accuracy is not None and row.accepted == (row.accuracy >= 90)
+    assert accuracy_of(model, held) >= 90
+
+
+def test_a_floor_that_nothing_keeps_leaves_the_network_dense(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, (x, t) = tiny(), points(40)
+    t = model(x).argmax(1)  # all are right: 100 % cannot be surpassed
+    before = snapshot(model)
+    result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
+    assert not any(row.accepted for row in result.stages)
+    assert "no stage kept to min_accuracy=100.0: the network stays dense" in caplog.text
+    assert result.last is None and result.objective is None
+    assert result.sparsity == 0 and all(bool(mask.all()) for mask in result.masks.values())
+    assert torch.equal(snapshot(model)["0.weight"], before["0.weight"])
+    assert json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_finished_search_makes_way(tmp_path: Any) -> None:
+    """It may end before all stages are used, and is no interrupted run then."""
+    keywords: dict[str, Any] = {"max_loss_increase": 0.01, "stages": 30, "checkpoints": tmp_path}
+    data, trained = cut(points(40), 8), tiny()
+    fit(trained, points(40))
+    first = prune(copy.deepcopy(trained), data, **keywords)
+    assert len(first.stages) < 30
+    again = prune(copy.deepcopy(trained), data, resume=True, **keywords)
+    assert again.stages == first.stages
+    assert prune(trained, data, seed=1, **keywords).stages != first.stages
+
+
+def test_a_floor_needs_auto_and_classes() -> None:
+    data = cut(points(40), 8)
+    with pytest.raises(ChitaError, match=r"sparsity must be .* got None; it may be left out where"):
+        chita.prune(tiny(), data)
+    for name in ("max_loss_increase", "min_accuracy"):
+        with pytest.raises(ChitaError, match=f"{name} is for method='auto', got method='obd'"):
+            prune(tiny(), data, method="obd", **{name: 10})
+    with pytest.raises(ChitaError, match="max_loss_increase must be a finite number of at least 0"):
+        prune(tiny(), data, max_loss_increase=-1)
+    for slip in (-1, 0.95, 101, float("nan")):
+        with pytest.raises(ChitaError, match="min_accuracy must be in percent"):
+            prune(tiny(), data, min_accuracy=slip)
+
+
+def test_a_floor_on_the_way_to_a_pattern_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    trained = tiny()
+    fit(trained, points(40))
+    limits: dict[str, Any] = {"exclude": "0.*", "max_loss_increase": 0.0, "stages": 3}
+    result = prune(trained, cut(points(40), 8), sparsity="1:4", ridge=1e3, **limits)
+    assert 0 < result.sparsity < 0.75
+    assert "on the way to 1:4: not every group is there" in caplog.text
+
+
+def test_a_network_without_classes_is_refused_before_any_gradient() -> None:
+    """One output, and a loss of its own: the largest of one is always the first."""
+    x, t = points(40)
+    model = nn.Sequential(*tiny(), nn.Linear(3, 1).double())
+    watch = Watch(model)
+
+    def binary(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(outputs, targets)
+
+    with pytest.raises(ChitaError, match=r"min_accuracy cannot be told: .* shape \(8, 1\)"):
+        prune(model, cut((x, (t[:, None] > 0).double()), 8), loss=binary, min_accuracy=50.0)
+    assert not any(watch.with_gradients)
