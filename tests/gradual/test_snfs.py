@@ -29,6 +29,17 @@ def test_a_full_layer_passes_on_what_it_cannot_take() -> None:
     assert [int(mask.sum()) for mask in after] == [6, 6]
 
 
+def test_weights_of_a_dead_unit_do_not_grow_while_others_can() -> None:
+    """8 are freed, and 8 of the first layer's have no momentum."""
+    kept = [torch.arange(12) < 4, torch.arange(40) < 12]
+    alive = torch.arange(12) < 4
+    after = regrown(
+        kept, [torch.rand(12), torch.rand(40)], [100.0 * alive, torch.ones(40)], share=0.5
+    )
+    assert after[0].equal(alive)
+    assert int(after[1].sum()) == 12
+
+
 def test_without_momentum_nothing_breaks() -> None:
     kept = [torch.arange(6) < 4, torch.arange(6) < 4]
     after = regrown(kept, [torch.rand(6)] * 2, [torch.zeros(6)] * 2, share=0.5)

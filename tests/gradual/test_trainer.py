@@ -223,8 +223,9 @@ def test_two_ranks(tmp_path: Path) -> None:
 def test_on_a_gpu(method: str, caplog: pytest.LogCaptureFixture) -> None:
     model = small_network()
     history = train(model, method=method, device="cuda")
-    weights = Weights(model)
-    assert abs(history.nonzeros - kept_weights(weights.size, 0.8)) <= 1
+    kept = kept_weights(Weights(model).size, 0.8)
+    # What grew in a unit that died since is still zero; which ones die depends on the device.
+    assert 0.9 * kept <= history.nonzeros <= kept + 1
     assert all(
         isinstance(parameter, nn.Parameter) and parameter.is_cuda
         for parameter in model.parameters()

@@ -88,7 +88,9 @@ def regrown(
         max(float((m * mask).sum()) / max(count, 1), LEAST)
         for m, mask, count in zip(momentum, kept, counts, strict=True)
     ]
-    room = [len(k) - c + d for k, c, d in zip(kept, counts, dropped, strict=True)]
+    left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
+    # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
+    alive = [int((~k & (m > 0)).sum()) for k, m in zip(left, momentum, strict=True)]
+    room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
     grown = share_out(sum(dropped), means, room)
-    layers = zip(kept, magnitudes, momentum, dropped, grown, strict=True)
-    return [grow(drop(k, w, less), m, more) for k, w, m, less, more in layers]
+    return [grow(*layer) for layer in zip(left, momentum, grown, strict=True)]
