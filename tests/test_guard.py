@@ -165,13 +165,26 @@ def test_a_form_that_became_better_is_taken_up() -> None:
     assert "lamp" in {form.metric for form in forms[:4]}  # once round the rivals
 
 
+def test_a_form_is_not_judged_by_a_lambda_of_the_past() -> None:
+    """All want a lambda ten times larger now, with which one of them is the best."""
+    guard = Guard(FORMS)
+    World(valley).stage(guard)
+
+    def drifted(form: Form, ridge: float, step: float) -> float:
+        off = abs(math.log10(ridge))
+        return valley(form, 0.1, step) - 0.3 * (form.metric == "lamp") + 0.3 * off
+
+    forms = [World(drifted).stage(guard).form for _ in range(5)]
+    assert "lamp" in {form.metric for form in forms[:4]}
+
+
 def test_a_later_stage_costs_few_candidates() -> None:
     world, guard = World(valley), Guard(FORMS)
     for _ in range(6):
         world.stage(guard)
     world.solved.clear()
-    assert len(world.stage(guard).trials) == 3 + 1 + len(STEPS) + 1
-    assert len(world.solved) == 4
+    assert len(world.stage(guard).trials) == 3 + 3 + len(STEPS) + 1
+    assert len(world.solved) == 6
 
 
 def test_a_given_ridge_is_the_only_one() -> None:

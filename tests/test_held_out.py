@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.batch import Batch, parse_batch
-from chita.held_out import SCOUT, SCOUT_LEAST, HeldOut
+from chita.held_out import HALF, SCOUT, SCOUT_LEAST, HeldOut
 from chita.ranks import ALONE, Ranks
 from chita.weights import Weights
 
@@ -52,6 +52,31 @@ def test_a_scout_looks_at_a_part() -> None:
     ):
         found = held_out(tiny(), size, count).scout(w)
         assert found == pytest.approx(truth(w, seen, count))
+
+
+def test_stages_take_turns_with_the_halves_of_many_samples() -> None:
+    """The halves are every second batch of 100, and their mean is that of all."""
+    model, w, count = tiny(), Weights(tiny(seed=1)).vector(), 2 * HALF
+    found = held_out(model, 100, count)
+    assert found.halved
+    losses = [found.turn(stage)(w) for stage in range(4)]
+    assert losses[:2] == losses[2:] and losses[0] != losses[1]
+    x, t = points(count)
+    with Weights(model).lent(w), torch.no_grad():
+        each = functional.cross_entropy(model(x), t, reduction="none")
+    for loss, half in zip(
+        losses, (each.view(-1, 100)[::2], each.view(-1, 100)[1::2]), strict=False
+    ):
+        assert loss == pytest.approx(half.mean().item())
+    assert sum(losses[:2]) / 2 == pytest.approx(found.loss(w))
+
+
+@pytest.mark.parametrize(("size", "count"), [(100, 2 * HALF - 100), (2 * HALF, 2 * HALF), (3, 20)])
+def test_few_samples_or_a_single_batch_are_not_halved(size: int, count: int) -> None:
+    w = Weights(tiny(seed=1)).vector()
+    found = held_out(tiny(), size, count)
+    assert not found.halved
+    assert found.turn(0)(w) == found.turn(1)(w) == found.loss(w)
 
 
 def test_no_gradients_are_taken_and_time_is_counted() -> None:

@@ -76,17 +76,26 @@ def test_the_guards_time_is_counted() -> None:
     assert seconds.gradients + seconds.solve + seconds.guard <= seconds.total
 
 
-def test_the_held_out_loss_is_true() -> None:
-    """Of 40 samples the first eight are held out; what the repair gains comes on top."""
-    x, t = points(40)
+@pytest.mark.parametrize(("size", "count", "rows"), [(40, 1, {}), (100, 100, {"samples": 80})])
+def test_the_held_out_loss_is_true(size: int, count: int, rows: dict[str, Any]) -> None:
+    """The first fifth is held out, and what the repair gains comes on top.
+
+    Eight samples choose what a stage does; 2000 take turns by halves, and the loss is told on all.
+    """
+    samples = size * count
+    x, t = points(samples)
     model = tiny()
-    result = prune(model, Again([(x, t)]), sparsity=0.8)
+    result = prune(model, Again(cut((x, t), size)), sparsity=0.8, batch=count, **rows)
+    for row in result.stages:
+        chosen_by = [trial["loss"] for trial in row.candidates]
+        assert (row.held_out_loss in chosen_by) == (samples == 40)
     expected = result.stages[-1].held_out_loss
     for row in result.repairs:
         assert row.loss_before == pytest.approx(expected)
         assert row.kept == (row.loss_after < row.loss_before)
         expected = row.loss_after if row.kept else row.loss_before
-    assert loss_of(model, (x[:8], t[:8])) == pytest.approx(expected)
+    held = samples // 5
+    assert loss_of(model, (x[:held], t[:held])) == pytest.approx(expected)
 
 
 def test_a_given_form_is_kept_to() -> None:

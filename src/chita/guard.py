@@ -177,7 +177,7 @@ class Guard:
             self._form = self._first_form(solve, scout)
         form = self._form
         choice = self._search(form).choose(*_watched(form, solve, held_out_loss, trials))
-        rival = self._rival(form, solve, held_out_loss, scout, trials)
+        rival = self._rival(form, solve, held_out_loss, trials)
         if rival is not None and rival[0].rank < choice.rank:
             choice, form = rival
         self._form = form
@@ -212,23 +212,20 @@ class Guard:
         return best
 
     def _rival(
-        self,
-        form: Form,
-        solve: SolveForm,
-        held_out_loss: HeldOutLoss,
-        scout: HeldOutLoss,
-        trials: list[Trial],
+        self, form: Form, solve: SolveForm, held_out_loss: HeldOutLoss, trials: list[Trial]
     ) -> tuple[Choice, Form] | None:
-        """The form beside this one whose turn it is, and its choice; None if it is the only one."""
+        """The form beside this one whose turn it is, and its choice; None if it is the only one.
+
+        Its lambda is searched for, too: with that of its last turn, which was best for a stage long
+        gone, a form that is the better one would seem the worse.
+        """
         rivals = self.forms.beside(form)
         if not rivals:
             return None
         rival = rivals[self._turn % len(rivals)]
         self._turn += 1
-        search = self._search(rival)
-        if self._ridge is None and search.last is None:
-            search.look(*_watched(rival, solve, scout, []))
-        return search.again(*_watched(rival, solve, held_out_loss, trials)), rival
+        watched = _watched(rival, solve, held_out_loss, trials)
+        return self._search(rival).choose(*watched), rival
 
     def _best_step(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
 
@@ -17,6 +17,8 @@ from chita.weights import Weights
 
 # What tells one form of a problem from another: one sample in so many, but this many at least.
 SCOUT, SCOUT_LEAST = 4, 256
+
+HALF = 1000  # samples that a half has at least: fewer would not tell one lambda from the next
 
 
 class HeldOut:
@@ -44,12 +46,33 @@ class HeldOut:
         self.batches = batches
         self.seconds = 0.0
         self._model, self._weights, self._loss, self._ranks = model, weights, loss, ranks
+        self._halves = _halves(batches)
         self._scouts = _first(batches, max(sum(b.size for b in batches) // SCOUT, SCOUT_LEAST))
 
     def loss(self, w: Tensor) -> float:
         """The mean loss of the model with the weights w, (p,)."""
         with self._weights.lent(w):
             return self._mean(self.batches)
+
+    @property
+    def halved(self) -> bool:
+        """Whether there are enough samples for stages to take turns with one half and the other."""
+        return len(self._halves) > 1
+
+    def turn(self, stage: int) -> Callable[[Tensor], float]:
+        """The loss that a guarded stage chooses by: on one half, and at the next stage the other.
+
+        The weights as they are were the best of many candidates at the last stage. On the samples
+        that chose them their loss is lower than it really is, and the longer that goes on, the less
+        does anything that moves them seem to be better.
+        """
+        half = self._halves[stage % len(self._halves)]
+
+        def loss(w: Tensor) -> float:
+            with self._weights.lent(w):
+                return self._mean(half)
+
+        return loss
 
     def scout(self, w: Tensor) -> float:
         """The same on a part of the samples."""
@@ -77,6 +100,13 @@ class HeldOut:
         start = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - start
+
+
+def _halves(batches: Sequence[Batch]) -> list[Sequence[Batch]]:
+    """Every second batch and the others, or all of them if that would be too few."""
+    halves = [batches[::2], batches[1::2]]
+    enough = all(sum(batch.size for batch in half) >= HALF for half in halves)
+    return halves if enough else [batches]
 
 
 def _first(batches: Sequence[Batch], samples: int) -> list[Batch]:

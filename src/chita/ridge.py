@@ -78,14 +78,6 @@ class RidgeSearch:
             self.last = here
         return tried[here]
 
-    def again(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
-        """With the lambda of the last choice; a search if there was none."""
-        if self.given is None and self.last is None:
-            return self.choose(solve, held_out_loss)
-        ridge = self.given if self.last is None else 10 ** (self.last / 2)
-        assert ridge is not None
-        return _try(ridge, solve, held_out_loss)
-
 
 def _try(ridge: float, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
     solution = solve(ridge)

@@ -170,7 +170,7 @@ class Run:
         start, guarded_before = time.perf_counter(), self.held_out.seconds
         around = self.curvature.at(w0)
         middle = time.perf_counter()
-        chosen = self.choose(around, w0, self.supports.kept(sparsity))
+        chosen = self.choose(around, w0, self.supports.kept(sparsity), number)
         solution = chosen.choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
@@ -179,7 +179,10 @@ class Run:
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
-        accuracy, accepted = self.judge.judge(chosen.choice.held_out_loss)
+        held_out_loss = chosen.choice.held_out_loss
+        if self.config.guarded and self.held_out.halved:
+            held_out_loss = self.held_out.loss_now()  # it was chosen on a half, and is told on all
+        accuracy, accepted = self.judge.judge(held_out_loss)
         if not accepted:
             self.weights.replace(w0)
         guard_seconds = self.held_out.seconds - guarded_before
@@ -191,7 +194,7 @@ class Run:
             ridge=chosen.choice.ridge if curvature != "none" else None,
             objective=solution.objective if curvature == "fisher" and chosen.step == 1 else None,
             loss=around.loss,
-            held_out_loss=chosen.choice.held_out_loss,
+            held_out_loss=held_out_loss,
             iterations=solution.iterations,
             converged=solution.converged,
             jitter=solution.jitter,
@@ -208,7 +211,7 @@ class Run:
         logger.info("%s", row)
         return row, solution.support
 
-    def choose(self, around: Around, w0: Tensor, k: int) -> Guarded:
+    def choose(self, around: Around, w0: Tensor, k: int, number: int) -> Guarded:
         """What the stage does: the solution of the best candidate, or of the only one."""
         posed = Posed(
             around.matrix,
@@ -222,8 +225,8 @@ class Run:
             alpha=around.alpha,
         )
         if self.held_out.batches:
-            held_out = self.held_out
+            loss = self.held_out.turn(number) if self.config.guarded else self.held_out.loss
             return self.guard.choose(
-                posed.solve, posed.still, posed.mask, held_out.loss, held_out.scout
+                posed.solve, posed.still, posed.mask, loss, self.held_out.scout
             )
         return self.guard.only(posed.solve)
