@@ -51,8 +51,7 @@ class HeldOut:
 
     def loss(self, w: Tensor) -> float:
         """The mean loss of the model with the weights w, (p,)."""
-        with self._weights.lent(w):
-            return self._mean(self.batches)
+        return self._with(w, self.batches)
 
     @property
     def halved(self) -> bool:
@@ -67,17 +66,11 @@ class HeldOut:
         does anything that moves them seem to be better.
         """
         half = self._halves[stage % len(self._halves)]
-
-        def loss(w: Tensor) -> float:
-            with self._weights.lent(w):
-                return self._mean(half)
-
-        return loss
+        return lambda w: self._with(w, half)
 
     def scout(self, w: Tensor) -> float:
-        """The same on a part of the samples."""
-        with self._weights.lent(w):
-            return self._mean(self._scouts)
+        """The mean loss on a part of the samples."""
+        return self._with(w, self._scouts)
 
     def loss_now(self) -> float:
         """The loss of the model as it is."""
@@ -87,6 +80,10 @@ class HeldOut:
         """The accuracy of the model as it is, in percent; a ChitaError if it has none."""
         with self._clock():
             return accuracy(self._model, self._own(self.batches), self._ranks)
+
+    def _with(self, w: Tensor, batches: Sequence[Batch]) -> float:
+        with self._weights.lent(w):
+            return self._mean(batches)
 
     def _mean(self, batches: Sequence[Batch]) -> float:
         with self._clock():
