@@ -196,6 +196,20 @@ def test_held_out_inputs_that_are_not_finite() -> None:
 
 
 @pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (50, "stage 1 has a held-out loss of nan; the data must be finite"),
+        (150, "the held-out loss is nan for every candidate"),
+    ],
+)
+def test_either_half_of_many_held_out_inputs_is_not_finite(place: int, message: str) -> None:
+    x, t = points(10_000)
+    x[place, 2] = NAN
+    batches = Again(cut((x, t), 100))
+    refuse(message, batches=batches, method="auto", samples=80, batch=100, stages=1)
+
+
+@pytest.mark.parametrize(
     ("loss", "message"),
     [
         ("mse", "loss must be a function .* got 'mse'"),

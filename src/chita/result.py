@@ -37,10 +37,10 @@ class StageRow:
     same samples, in percent, where min_accuracy was asked for. A method without curvature has
     neither loss, and no objective; nor has a stage that went only a part of the way. `metric`,
     `block_size`, `block_sweeps` and `first_order` are the form of its problem, `step` the share of
-    the displacement it took, `candidates` all that was tried before, with their losses on the held-
-    out samples (on a half of them if these are many: stages take turns with the halves), and `why`
-    says in words what was chosen. A stage is not accepted where it falls below a floor
-    that was asked for: its weights were put back.
+    the displacement it took, `candidates` all that was tried before, with their held-out losses (on
+    a half of many samples: stages take turns with the halves), and `why` says in words what was
+    chosen. A stage is not accepted where it falls below a floor that was asked for: its weights
+    were put back.
     """
 
     stage: int

@@ -182,6 +182,11 @@ class Run:
         held_out_loss = chosen.choice.held_out_loss
         if self.config.guarded and self.held_out.halved:
             held_out_loss = self.held_out.loss_now()  # it was chosen on a half, and is told on all
+            if not math.isfinite(held_out_loss):
+                raise ChitaError(
+                    f"stage {number} has a held-out loss of {held_out_loss}; the data must be "
+                    "finite, or the ridge larger"
+                )
         accuracy, accepted = self.judge.judge(held_out_loss)
         if not accepted:
             self.weights.replace(w0)
