@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from chita import ChitaError
 from chita.calibration import divide_samples
 from chita.config import PruneConfig
 from chita.stream import SampleStream
@@ -15,17 +19,131 @@ from chita.weights import Weights
 from .pruning import Again, Watch, cut, points, tiny
 from .pruning import prune_quietly as prune
 
+Pair = tuple[Tensor, Tensor]
 
-def test_held_out_samples_are_never_in_the_gradients() -> None:
+
+class Shuffling:
+    """Batches of seven that come in another order each time."""
+
+    def __init__(self, samples: Pair) -> None:
+        self.samples, self.generator = samples, torch.Generator().manual_seed(3)
+
+    def __iter__(self) -> Iterator[Pair]:
+        order = torch.randperm(len(self.samples[0]), generator=self.generator)
+        return iter(cut((self.samples[0][order], self.samples[1][order]), 7))
+
+
+class Augmenting(Dataset[tuple[Tensor, Tensor]]):
+    """Adds noise to all inputs but the first, which tells the samples apart."""
+
+    def __init__(self, samples: Pair) -> None:
+        self.samples, self.generator = samples, torch.Generator().manual_seed(4)
+
+    def __len__(self) -> int:
+        return len(self.samples[0])
+
+    def __getitem__(self, place: int) -> Pair:
+        inputs = self.samples[0][place].clone()
+        inputs[1:] += torch.randn(5, generator=self.generator, dtype=torch.float64) / 100
+        return inputs, self.samples[1][place]
+
+
+def shuffled_loader(samples: Pair) -> DataLoader[Any]:
+    generator = torch.Generator().manual_seed(5)
+    return DataLoader(TensorDataset(*samples), 7, shuffle=True, generator=generator)
+
+
+LOADERS: dict[str, Callable[[Pair], Any]] = {
+    "a list": lambda samples: cut(samples, 7),
+    "a DataLoader": lambda samples: DataLoader(TensorDataset(*samples), 7),
+    "a shuffling DataLoader": shuffled_loader,
+    "something that shuffles": Shuffling,
+    "an augmenting DataLoader": lambda samples: DataLoader(Augmenting(samples), 7),
+    "one that shuffles, too": lambda samples: DataLoader(Augmenting(samples), 7, shuffle=True),
+}
+
+
+def passes(watch: Watch) -> list[tuple[Tensor, bool]]:
+    """The inputs of all forward passes and whether gradients were taken; the last one, which
+    counts the multiply-adds of a sample, is left out."""
+    return list(zip(watch.inputs, watch.with_gradients, strict=True))[:-1]
+
+
+@pytest.mark.parametrize("method", ["chita++", "auto"])
+@pytest.mark.parametrize("kind", LOADERS)
+def test_held_out_samples_are_never_in_the_gradients(kind: str, method: str) -> None:
+    """Nor are those that give the reported loss among those that choose: 50 samples make 9 rows of
+    4, 8 to choose by and 5 to measure on."""
+    model, samples = tiny(), points(50)
+    watch = Watch(model)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        prune(model, LOADERS[kind](samples), ridge="auto", batch=4, stages=20, method=method)
+    seen: dict[bool, set[float]] = {True: set(), False: set()}
+    for inputs, gradients in passes(watch):
+        seen[gradients].update(inputs[:, 0].tolist())
+    once = samples[0][:, 0].tolist()
+    assert seen[True] <= set(once) and seen[False] <= set(once)
+    if method == "auto":  # whose repairs run forward over samples of A
+        assert len(seen[True]) <= 37
+    else:
+        assert not seen[True] & seen[False] and len(seen[False]) == 13
+        assert len(seen[True]) == 37 or "augmenting" in kind or "shuffles" in kind
+
+
+@pytest.mark.parametrize("given", ["a list", "an augmenting DataLoader"])
+def test_held_out_samples_may_be_given(given: str) -> None:
+    """Rows then come from all other samples, and are augmented anew at each stage."""
     model, (x, t) = tiny(), points(50)
     watch = Watch(model)
-    prune(model, cut((x, t), 7), ridge="auto", batch=4, stages=3)
+    other = x[:10], t[:10]
+    data = LOADERS[given]((x, t) if given == "a list" else (x[10:], t[10:]))
+    prune(model, data, ridge="auto", batch=4, stages=20, held_out=cut(other, 3))
+    rows = torch.cat([inputs for inputs, gradients in passes(watch) if gradients])
+    held = torch.cat([inputs for inputs, gradients in passes(watch) if not gradients])
+    assert set(held[:, 0].tolist()) == set(x[:10, 0].tolist())
+    assert set(rows[:, 0].tolist()) == set(x[10:, 0].tolist())
+    assert (len(rows.unique(dim=0)) > 40) == (given != "a list")
+
+
+def test_samples_of_the_same_content_stay_together() -> None:
+    model, (x, t) = tiny(), points(12)
+    watch = Watch(model)
+    prune(model, cut((x.repeat(10, 1), t.repeat(10)), 8), ridge="auto", batch=4, stages=3)
     seen: dict[bool, set[float]] = {True: set(), False: set()}
-    for inputs, gradients in zip(watch.inputs, watch.with_gradients, strict=True):
+    for inputs, gradients in passes(watch):
         seen[gradients].update(inputs[:, 0].tolist())
-    assert len(seen[False]) == 10  # a fifth of 50
-    assert len(seen[True]) == 40  # 10 rows a stage go round all others
-    assert not seen[True] & seen[False]
+    assert len(seen[True]) == 9 and len(seen[False]) == 3 and not seen[True] & seen[False]
+
+
+@pytest.mark.parametrize(
+    ("data", "arguments", "message"),
+    [
+        (1, {}, "no samples that differ from those held out"),
+        (5, {"samples": 7}, r"only 6 of 10 samples differ .* 7 are needed"),
+    ],
+)
+def test_too_few_distinct_samples(data: int, arguments: dict[str, Any], message: str) -> None:
+    x, t = points(data)
+    copies = x.repeat(10 // data, 1), t.repeat(10 // data)
+    with pytest.raises(ChitaError, match=message):
+        prune(tiny(), [copies], ridge="auto", batch=1, **arguments)
+
+
+def test_samples_are_held_out_for_something() -> None:
+    with pytest.raises(ChitaError, match=r"held_out.*ridge=0\.01"):
+        prune(tiny(), [points(20)], held_out=[points(5, seed=1)])
+    with pytest.raises(ChitaError, match="differ from those held out"):
+        prune(tiny(), [points(20)], ridge="auto", held_out=[points(20)])
+
+
+def test_the_floor_is_checked_on_samples_that_choose_nothing() -> None:
+    stream = SampleStream([points(1000)], 0)
+    found = divide_samples(stream, PruneConfig(sparsity=0.5, method="auto", min_accuracy=50.0))
+    parts = [found.held_out, found.measured, list(stream.take(1000, 100))]
+    keys = [{float(v) for b in part for v in b.content[0][0][:, 0]} for part in parts]
+    assert [len(each) for each in keys] == [150, 100, 750]
+    assert not (keys[0] & keys[1] or keys[0] & keys[2] or keys[1] & keys[2])
 
 
 def test_a_fixed_ridge_holds_nothing_out() -> None:
@@ -45,8 +163,8 @@ def test_a_fixed_ridge_holds_nothing_out() -> None:
         (50, 7, None, 0.1, 7),  # as many as the data give
         (1300, 1, None, 0.1, 1000),  # at most 1000
         (1300, 1, 1200, 0.1, 1200),  # unless more are asked for
-        (1300, 1, None, "auto", 1000),  # the other 300 are held out
-        (1000, 1, None, "auto", 800),  # a fifth is held out
+        (1400, 1, None, "auto", 1000),  # the other 400 are held out
+        (1000, 1, None, "auto", 750),  # a quarter is held out
         (2, 1, None, "auto", 1),
         (50, 7, 7, "auto", 7),  # one sample is left to hold out
     ],
@@ -61,34 +179,32 @@ def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, row
 @pytest.mark.parametrize(
     ("data", "arguments", "batch", "rows", "held"),
     [
-        (100, {}, 1, 80, 20),  # few: a row each, and a fifth to choose by
-        (1000, {}, 1, 800, 200),
-        (1000, {"samples": 700}, 1, 700, 262),  # which two samples a row could not give
-        (1300, {}, 2, 520, 260),  # all are used, in fewer rows
-        (2550, {"samples": 1000}, 2, 1000, 550),  # the rows asked for, and the rest held out
-        (2500, {}, 2, 1000, 500),
-        (10_000, {}, 8, 1000, 2000),
-        (30_000, {}, 16, 1000, 4000),  # no more than 16 are averaged, nor a quarter held out
-        (30_000, {"samples": 100}, 16, 100, 600),  # three eighths of few
-        (30_000, {"samples": 50, "batch": 4}, 4, 50, 75),
-        (30_000, {"batch": 1}, 1, 1000, 375),
+        (100, {}, 1, 75, (15, 10)),  # few: a row each, and a quarter held out
+        (1000, {}, 1, 750, (150, 100)),
+        (1000, {"samples": 700}, 1, 700, (150, 150)),  # which two samples a row could not give
+        (1400, {}, 2, 525, (210, 140)),  # all are used, in fewer rows
+        (2700, {"samples": 1000}, 2, 1000, (405, 295)),  # the rows asked for, the rest held out
+        (30_000, {}, 16, 1000, (4000, 4000)),  # no more than 16 are averaged, nor more held out
+        (30_000, {"samples": 100}, 16, 100, (600, 600)),  # three eighths of few
+        (30_000, {"samples": 50, "batch": 4}, 4, 50, (75, 75)),
+        (30_000, {"batch": 1}, 1, 1000, (375, 375)),
     ],
 )
 def test_auto_picks_the_batch_and_bounds_what_is_held_out(
-    data: int, arguments: dict[str, Any], batch: int, rows: int, held: int
+    data: int, arguments: dict[str, Any], batch: int, rows: int, held: tuple[int, int]
 ) -> None:
     """Eight candidates then cost no more than the gradients, which cost three passes a sample."""
     found = divide_samples(
         SampleStream([points(data)]), PruneConfig(sparsity=0.5, method="auto", **arguments)
     )
-    count = sum(part.size for part in found.held_out)
-    assert (found.batch, found.rows, count) == (batch, rows, held)
-    assert 8 * count <= 3 * rows * batch
+    counts = tuple(sum(b.size for b in part) for part in (found.held_out, found.measured))
+    assert (found.batch, found.rows, counts) == (batch, rows, held)
+    assert 8 * counts[0] <= 3 * rows * batch
 
 
 @pytest.mark.parametrize(
     ("given", "batch", "most"),
-    [(2, 4, 4), (10, 4, 10), (300, 1, 256), (1000, 300, 300)],
+    [(2, 4, 4), (12, 4, 12), (300, 1, 256), (1000, 300, 300)],
 )
 def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
     given: int, batch: int, most: int
@@ -96,7 +212,7 @@ def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
     """Neither to hold out, nor to repair."""
     model = tiny()
     watch = Watch(model)
-    data = Again(cut(points(1500), given))
+    data = Again(cut(points(3000), given))
     prune(model, data, method="auto", batch=batch, samples=2, sparsity=0.5, stages=1)
     forward = [
         len(inputs)

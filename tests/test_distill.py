@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batch import Batch
 from chita.distill import Dense, distilled
 from chita.gradients import gradient_matrix
 from chita.weights import Weights
@@ -180,5 +179,5 @@ def test_the_dense_network_is_asked_only_for_samples_that_are_taken() -> None:
     assert asked == 4  # the first batch, to see what comes out
     stream.count(40)
     stream.skip(10)
-    held: list[Batch] = stream.hold_out(8, 4)
-    assert (asked, len(held)) == (12, 2)
+    held, other = stream.hold_out([8, 4], 4, rest=20)
+    assert (asked, len(held), len(other)) == (16, 2, 1)

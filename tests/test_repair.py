@@ -10,8 +10,11 @@ from chita import zoo
 from chita.batch import Batch
 from chita.batch_norm import reestimate_batch_norm
 from chita.bias_correction import DenseMeans
+from chita.held_out import PartLosses
 from chita.repair import BATCH_NORM, BIASES, RepairRow, repair
 from chita.weights import Weights
+
+from .part_losses import losses
 
 
 def samples(count: int, seed: int) -> list[Batch]:
@@ -42,7 +45,7 @@ def network() -> nn.Sequential:
 
 
 @torch.no_grad()
-def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[], float]]:
+def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[], PartLosses]]:
     """A pruned network whose loss is how far its outputs are from those of the dense one."""
     model = network()
     weights = Weights(model)
@@ -54,17 +57,17 @@ def pruned_network() -> tuple[nn.Sequential, DenseMeans, Callable[[], float]]:
         weight.parameter.view(-1)[::2] = 0
 
     @torch.no_grad()
-    def loss() -> float:
+    def losses_now() -> PartLosses:
         modes = [module.training for module in model.modules()]
         value = float((model.eval()(held_out) - targets).square().mean())
         for module, mode in zip(model.modules(), modes, strict=True):
             module.training = mode
-        return value
+        return losses(value)
 
-    return model, dense, loss
+    return model, dense, losses_now
 
 
-def always(loss: float) -> bool:
+def always() -> bool:
     return True
 
 
@@ -76,11 +79,11 @@ def test_both_repairs_are_kept_where_pruning_has_shifted_the_statistics() -> Non
     model, dense, loss = pruned_network()
     state = torch.get_rng_state()
     masks = [weight.parameter != 0 for weight in Weights(model)]
-    start = loss()
+    start = loss().mean
     rows = repair(model, dense, loss, always)
     assert [(row.repair, row.kept) for row in rows] == [(BATCH_NORM, True), (BIASES, True)]
     assert rows[0].loss_before == start > rows[0].loss_after == rows[1].loss_before
-    assert rows[1].loss_after == loss() < 0.5 * start
+    assert rows[1].loss_after == loss().mean < 0.5 * start
     assert all(
         torch.equal(mask, weight.parameter != 0)
         for mask, weight in zip(masks, Weights(model), strict=True)
@@ -97,8 +100,8 @@ def test_both_repairs_are_kept_where_pruning_has_shifted_the_statistics() -> Non
 @pytest.mark.parametrize("after", [1.0, 2.0, math.nan, math.inf])
 def test_a_rejected_repair_leaves_every_bit(after: float) -> None:
     model, dense, _ = pruned_network()
-    before, losses = copy_of(model), iter([1.0, after, after])
-    rows = repair(model, dense, lambda: next(losses), always)
+    before, told = copy_of(model), iter([1.0, after, after])
+    rows = repair(model, dense, lambda: losses(next(told)), always)
     assert [row.kept for row in rows] == [False, False]
     assert all(row.loss_before == 1.0 for row in rows)
     found = model.state_dict()
@@ -107,8 +110,8 @@ def test_a_rejected_repair_leaves_every_bit(after: float) -> None:
 
 def test_one_may_be_kept_without_the_other() -> None:
     model, dense, _ = pruned_network()
-    before, losses = copy_of(model), iter([2.0, 3.0, 1.0])
-    rows = repair(model, dense, lambda: next(losses), always)
+    before, told = copy_of(model), iter([2.0, 3.0, 1.0])
+    rows = repair(model, dense, lambda: losses(next(told)), always)
     assert rows == [RepairRow(BATCH_NORM, 2.0, 3.0, False), RepairRow(BIASES, 2.0, 1.0, True)]
     changed = {
         name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])
@@ -118,21 +121,18 @@ def test_one_may_be_kept_without_the_other() -> None:
 
 def test_a_loss_that_becomes_a_number_is_better() -> None:
     model, dense, _ = pruned_network()
-    losses = iter([math.nan, 1.0, 2.0])
-    assert [row.kept for row in repair(model, dense, lambda: next(losses), always)] == [True, False]
+    told = iter([math.nan, 1.0, 2.0])
+    assert [row.kept for row in repair(model, dense, lambda: losses(next(told)), always)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_floor_that_breaks_undoes_the_repair() -> None:
     model, dense, _ = pruned_network()
-    before, losses, asked = copy_of(model), iter([3.0, 2.0, 1.0]), list[float]()
-
-    def holds(loss: float) -> bool:
-        asked.append(loss)
-        return loss < 2
-
-    rows = repair(model, dense, lambda: next(losses), holds)
+    before, told, answers = copy_of(model), iter([3.0, 2.0, 1.0]), iter([False, True])
+    rows = repair(model, dense, lambda: losses(next(told)), lambda: next(answers))
     assert rows == [RepairRow(BATCH_NORM, 3.0, 2.0, False), RepairRow(BIASES, 3.0, 1.0, True)]
-    assert asked == [2.0, 1.0]
     assert torch.equal(model.state_dict()["1.running_mean"], before["1.running_mean"])
 
 
@@ -141,8 +141,8 @@ def test_a_repair_that_cannot_be_done_is_left_out(caplog: pytest.LogCaptureFixtu
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
     one = Batch(((torch.ones(1, 4),), torch.zeros(1, dtype=torch.int64)), 1)
     dense = DenseMeans(model, Weights(model), [one])
-    before, losses = copy_of(model), iter([2.0, 1.0])
-    rows = repair(model, dense, lambda: next(losses), always)
+    before, told = copy_of(model), iter([2.0, 1.0])
+    rows = repair(model, dense, lambda: losses(next(told)), always)
     assert rows == [RepairRow(BIASES, 2.0, 1.0, True)]
     assert "the repair of batch norm is left out: the model fails on inputs" in caplog.text
     assert torch.equal(model.state_dict()["1.running_var"], before["1.running_var"])
@@ -164,11 +164,11 @@ def test_an_interruption_undoes_the_repair_it_meets(fails_at: int) -> None:
     model, dense, _ = pruned_network()
     before, calls = copy_of(model), []
 
-    def loss() -> float:
+    def loss() -> PartLosses:
         calls.append(1)
         if len(calls) == fails_at:
             raise KeyboardInterrupt
-        return 1.0
+        return losses(1.0)
 
     with pytest.raises(KeyboardInterrupt):
         repair(model, dense, loss, always)

@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 
 from chita import Solution
+from chita.held_out import PartLosses
 from chita.ridge import Choice, RidgeSearch
+
+from .part_losses import losses
 
 GRID = [10 ** (i / 2) for i in range(-10, 7)]
 
@@ -26,11 +29,11 @@ class Landscape:
         self.tried.append(ridge)
         return Solution(torch.tensor([ridge], dtype=torch.float64), [], 0.0, 0, True, [])
 
-    def held_out_loss(self, w: Tensor) -> float:
-        return self.loss(w.item())
+    def losses_of(self, w: Tensor) -> PartLosses:
+        return losses(self.loss(w.item()))
 
     def choose(self, search: RidgeSearch) -> Choice:
-        return search.choose(self.solve, self.held_out_loss)
+        return search.choose(self.solve, self.losses_of)
 
 
 def valley(bottom: float) -> Landscape:
@@ -56,7 +59,7 @@ def test_the_first_stage_looks_no_further_than_it_pays() -> None:
 @pytest.mark.parametrize("bottom", GRID)
 def test_a_look_is_right_to_a_decade_and_the_choice_goes_on_from_there(bottom: float) -> None:
     landscape, search = valley(bottom), RidgeSearch()
-    seen = search.look(landscape.solve, landscape.held_out_loss)
+    seen = search.look(landscape.solve, landscape.losses_of)
     assert abs(math.log10(seen.ridge / bottom)) <= 0.5 + 1e-9
     looked = len(landscape.tried)
     assert landscape.choose(search).ridge == pytest.approx(bottom)

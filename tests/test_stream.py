@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -221,6 +221,7 @@ def images(sizes: list[int], **keywords: Any) -> SampleStream:
     return SampleStream(Batches(ImageData(pixels, numbers, (0.0,), (1.0,)), sizes[0], **keywords))
 
 
+@settings(deadline=None)  # a DataLoader takes its time
 @given(
     st.sampled_from([listed, shuffled, images, partial(images, shuffle=True, seed=2)]),
     st.lists(st.integers(1, 7), min_size=1, max_size=6),
@@ -243,7 +244,7 @@ def test_a_place_can_be_gone_back_to(
     def start() -> SampleStream:
         stream = stream_of(sizes)
         stream.count(sum(sizes))
-        stream.hold_out(min(held, sum(sizes) - 1), 2)
+        stream.hold_out([min(held, sum(sizes) - 1)], 2, rest=1)
         return stream
 
     def rest(stream: SampleStream) -> list[list[int]]:

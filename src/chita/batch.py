@@ -36,6 +36,11 @@ class Batch:
         taken = range(self.size)[part]
         return Batch(map_tensors(lambda tensor: tensor[part], self.content), len(taken))
 
+    def select(self, index: Tensor) -> Batch:
+        """Copy the samples at `index`, a vector of integers on the CPU."""
+        content = map_tensors(lambda tensor: tensor[index.to(tensor.device)], self.content)
+        return Batch(content, len(index))
+
     def to(self, device: torch.device) -> Batch:
         """The same samples on `device`."""
         return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)

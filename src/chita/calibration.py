@@ -1,4 +1,9 @@
-"""How the calibration samples are divided: the rows of A, and those held out to choose by."""
+"""Divide the calibration samples: rows of A, samples to choose by, and samples to measure on.
+
+What a stage does is chosen by the loss on samples that are in no row of A. The best of many
+candidates looks better on those than it is, so that a third part, which chooses nothing, gives the
+loss that is reported and decides whether a floor is kept.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from torch import nn
 
 from chita.batch import Batch
 from chita.config import BATCH, PruneConfig
-from chita.distill import distilled
+from chita.distill import InputStream, distilled
 from chita.errors import ChitaError
 from chita.gradients import Loss
 from chita.stream import SampleStream
@@ -19,7 +24,9 @@ from chita.stream import SampleStream
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
 HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare
 HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
-HELD_OUT_SHARE = 0.2  # the most of the data that it takes
+CHOICE_SHARE = 0.15  # the most of the data that it takes
+MEASURE_SHARE = 0.1  # the most of the data to measure on, beside as many as there are to choose by
+HELD_OUT_SHARE = CHOICE_SHARE + MEASURE_SHARE
 # A guarded stage tries eight candidates or so; that they take no longer than the gradients, whose
 # samples cost a forward pass and two as long backward, no more than this part is held out.
 GUARD_PART = 3 / 8
@@ -34,6 +41,7 @@ class Calibration:
         rows: n, the rows of A.
         batch: m, the samples in a row.
         held_out: other samples, to choose by.
+        measured: a third part, which chooses nothing: the loss that is reported is taken on it.
         at_once: how many samples a forward pass may take.
         loss: that is to stay small; None for the default.
         row_loss: that the rows of A are gradients of; None for the default.
@@ -43,46 +51,110 @@ class Calibration:
     rows: int
     batch: int
     held_out: list[Batch]
+    measured: list[Batch]
     at_once: int
     loss: Loss | None = None
     row_loss: Loss | None = None
 
 
 def calibrate(
-    model: nn.Module, batches: Iterable[Any], loss: Loss | None, config: PruneConfig
+    model: nn.Module,
+    batches: Iterable[Any],
+    loss: Loss | None,
+    config: PruneConfig,
+    held_out: Iterable[Any] | None = None,
 ) -> Calibration:
-    """What a run calibrates on: without curvature nothing is read.
+    """Read what a run calibrates on; a method without curvature reads nothing.
 
     Args:
         model: as it is before pruning.
         batches: as a user gives them.
         loss: a function, if one was given.
         config: what was asked for.
+        held_out: other samples to choose by and to measure on; some of `batches` by default.
+
+    Raises:
+        ChitaError: the samples do not suffice, or held-out ones are of no use.
     """
+    if held_out is not None and config.held_out_for is None:
+        raise ChitaError(
+            f"held_out is for runs that choose something by it, and method={config.method!r} with "
+            f"ridge={config.ridge!r} chooses nothing; leave it out, or give ridge='auto'"
+        )
     if config.resolve_method().curvature == "none":
-        return Calibration(SampleStream(()), 0, 1, [], 1)
+        return Calibration(SampleStream(()), 0, 1, [], [], 1)
     if config.loss is None:
-        stream = SampleStream(batches, seed=config.seed)
-        return replace(divide_samples(stream, config), loss=loss, row_loss=loss)
-    stream, dense = distilled(model, batches, config.loss, config.seed)
-    return replace(divide_samples(stream, config), loss=dense.divergence, row_loss=dense.row)
+        stream = SampleStream(batches, config.seed)
+        other = None if held_out is None else SampleStream(held_out, config.seed)
+        return replace(divide_samples(stream, config, other), loss=loss, row_loss=loss)
+    inputs, dense = distilled(model, batches, config.loss, config.seed)
+    other = None
+    if held_out is not None:
+        other = InputStream(held_out, config.seed)
+        other.dense = dense
+    divided = divide_samples(inputs, config, other)
+    return replace(divided, loss=dense.divergence, row_loss=dense.row)
 
 
-def divide_samples(stream: SampleStream, config: PruneConfig) -> Calibration:
-    """How the samples of a stream are used."""
+def divide_samples(
+    stream: SampleStream, config: PruneConfig, other: SampleStream | None = None
+) -> Calibration:
+    """Decide how the samples of a stream are used, and of another one that is held out."""
     wanted = config.samples or MOST_SAMPLES
     batch = config.batch or (_pick_batch(stream, wanted, config) if config.guarded else BATCH)
-    spare = _to_hold_out(wanted * batch, config)
-    have = stream.count(wanted * batch + spare)
+    choice = _to_choose_by(wanted * batch, config)
+    if other is not None:
+        return _with_other(stream, other, batch, choice, config)
+    have = stream.count(wanted * batch + 2 * choice)
     needed = (config.samples or 1) * batch
-    to_spare = max(math.ceil(have * HELD_OUT_SHARE), have - wanted * batch)
-    held = min(spare, to_spare, have - needed)
-    if held < min(spare, 1):
-        raise ChitaError(_too_few(have, needed, batch, bool(spare), config))
-    rows = min(wanted, (have - held) // batch)
+    to_spare = have - wanted * batch  # of samples that no row would have anyway
+    held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
+    if held < min(choice, 1):
+        raise ChitaError(_too_few(have, needed, batch, bool(choice), config))
+    measured = max(int(have * MEASURE_SHARE), to_spare - held)
+    measured = min(choice, measured, have - needed - held)
+    if config.floor is not None and not measured:
+        raise ChitaError(_too_few(have, needed, batch, True, config))
     at_once = stream.at_once(least=batch)
-    held_out = stream.hold_out(held, at_once) if held else []
-    return Calibration(stream, rows, batch, held_out, at_once)
+    rows = min(wanted, (have - held - measured) // batch)
+    choosing: list[Batch] = []
+    measuring: list[Batch] = []
+    if held:
+        pieces = at_once // batch * batch  # of whole mini-batches, whose losses are compared
+        choosing, measuring = stream.hold_out((held, measured), pieces, rest=rows * batch)
+        if not choosing:
+            raise ChitaError(
+                f"batches hold {have} samples of the same content: none can be held out for "
+                f"{config.held_out_for}; give more data"
+            )
+        rows = min(rows, stream.count(rows * batch) // batch)
+    if rows < (config.samples or 1):
+        raise ChitaError(
+            f"only {stream.count(needed)} of {have} samples differ from those that are held out "
+            f"for {config.held_out_for}, and {needed} are needed; give more data"
+        )
+    return Calibration(stream, rows, batch, choosing, measuring, at_once)
+
+
+def _with_other(
+    stream: SampleStream, other: SampleStream, batch: int, choice: int, config: PruneConfig
+) -> Calibration:
+    """Take all rows from the stream, and what is held out from another one, half and half."""
+    have = other.count(2 * choice)
+    at_once = stream.at_once(least=batch)
+    held = -(-have // 2)
+    pieces = at_once // batch * batch
+    choosing, measuring = other.hold_out((held, have - held), pieces, rest=0)
+    stream.exclude([*choosing, *measuring])
+    wanted = config.samples or MOST_SAMPLES
+    rows = stream.count(wanted * batch) // batch
+    if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):
+        raise ChitaError(
+            f"{config.samples or 'one'} rows of {batch} samples each (batch={batch}) and held-out "
+            f"samples beside them are needed, but batches hold {stream.count(wanted * batch)} "
+            f"samples that are not in held_out, and held_out holds {have}; give more data"
+        )
+    return Calibration(stream, rows, batch, choosing, measuring, at_once)
 
 
 def _too_few(have: int, needed: int, batch: int, hold_out: bool, config: PruneConfig) -> str:
@@ -99,7 +171,7 @@ def _too_few(have: int, needed: int, batch: int, hold_out: bool, config: PruneCo
     )
 
 
-def _to_hold_out(samples: int, config: PruneConfig) -> int:
+def _to_choose_by(samples: int, config: PruneConfig) -> int:
     if config.held_out_for is None:
         return 0
     part = samples // HELD_OUT_PART
@@ -115,7 +187,7 @@ def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig) -> int:
     for are given.
     """
     most = wanted * BATCH
-    have = stream.count(most + _to_hold_out(most, config))
+    have = stream.count(most + 2 * _to_choose_by(most, config))
     in_a_row = have * (1 - HELD_OUT_SHARE) / wanted
     batch = math.ceil(in_a_row) if config.samples is None else int(in_a_row)
     return min(max(batch, 1), BATCH)

@@ -29,11 +29,13 @@ class Around:
         matrix: A, or this rank's columns of it; without curvature, a matrix of no rows.
         loss: the mean calibration loss there, if it was computed.
         alpha: the scale of the first-order term, or c itself, (n,).
+        sample_gradients: the samples whose gradients were computed for it, by all ranks.
     """
 
     matrix: GradientMatrix
     loss: float | None
     alpha: float | Tensor
+    sample_gradients: int = 0
 
 
 class Curvature:
@@ -81,9 +83,10 @@ class Curvature:
             )
             return Around(LayerInputs(seen.moments, w0), seen.loss, alpha)
         matrix, losses = self._gradients()
+        samples = self._calibration.rows * self._calibration.batch
         if self._distils:  # the rows of a distilled network bring c with them
-            return Around(matrix, None, losses)
-        return Around(matrix, float(losses.double().mean()), alpha)
+            return Around(matrix, None, losses, samples)
+        return Around(matrix, float(losses.double().mean()), alpha, samples)
 
     def _gradients(self) -> tuple[GradientMatrix, Tensor]:
         """A and the loss of each row, (n,), of which this rank computes its share."""

@@ -27,7 +27,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -46,7 +46,7 @@ _MOST_IN_BATCH = 1 << 32  # sample numbers set apart for each given batch
 
 def distilled(
     model: nn.Module, batches: Iterable[Any], name: str, seed: int
-) -> tuple[SampleStream, Dense]:
+) -> tuple[InputStream, Dense]:
     """The inputs of `batches` with the dense network's answers for targets, and that network.
 
     Args:
@@ -56,7 +56,7 @@ def distilled(
             "distill-mse" takes everything for features.
         seed: of the random directions.
     """
-    stream = _Inputs(batches, seed)
+    stream = InputStream(batches, seed)
     first = stream.peek()
     if first is None:
         raise ChitaError("batches hold no samples")
@@ -64,7 +64,7 @@ def distilled(
     return stream, stream.dense
 
 
-class _Inputs(SampleStream):
+class InputStream(SampleStream):
     """A stream of inputs alone; what is taken from it has the answers of `dense` for targets."""
 
     dense: Dense
@@ -83,9 +83,8 @@ class _Inputs(SampleStream):
         numbers = torch.arange(size, device=tensors_of(inputs)[0].device)
         return Batch((inputs, number * _MOST_IN_BATCH + numbers), size)
 
-    def take(self, count: int, chunk: int, *, unit: int = 1) -> Iterator[Batch]:
-        for piece in super().take(count, chunk, unit=unit):
-            yield self.dense.label(piece)
+    def prepare(self, piece: Batch) -> Batch:
+        return self.dense.label(piece)
 
 
 class Dense:

@@ -11,7 +11,10 @@ CEILING = 0.99  # the sparsity to search up to, unless one is given
 
 @dataclass(frozen=True)
 class Floor:
-    """What a stage must keep to be accepted, on held-out samples.
+    """What a stage must keep to be accepted, on samples that have chosen nothing.
+
+    The loss and the accuracy must keep to it by one standard error: on few samples they may be
+    better than they really are.
 
     Attributes:
         max_loss_increase: by how much the loss may exceed that of the dense network.
@@ -24,8 +27,14 @@ class Floor:
     def __str__(self) -> str:
         return " and ".join(f"{k}={v}" for k, v in vars(self).items() if v is not None)
 
-    def holds(self, loss: float, dense_loss: float, accuracy: float | None) -> bool:
-        if self.max_loss_increase is not None and not loss - dense_loss <= self.max_loss_increase:
+    def holds(self, increase: float, accuracy: float | None) -> bool:
+        """Return whether both bounds are kept.
+
+        Args:
+            increase: of the loss over that of the dense network, plus its standard error.
+            accuracy: in percent, less its standard error; None if it was not computed.
+        """
+        if self.max_loss_increase is not None and not increase <= self.max_loss_increase:
             return False
         return self.min_accuracy is None or (accuracy is not None and accuracy >= self.min_accuracy)
 

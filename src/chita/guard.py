@@ -3,6 +3,8 @@
 The quadratic model knows neither how far it holds nor whether the scale of a weight means anything.
 So the form of a stage's problem (the metric, blocks, the first-order term), its lambda and how far
 to go along the displacement are settled by the loss on held-out samples: forward passes only.
+Candidates are compared on the same samples, and a form is given up for another one, or a whole step
+for a part of it, only where the loss is lower by more than two standard errors of the difference.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.finite import finite_or_none
+from chita.held_out import LossesOf, PartLosses
 from chita.l0.solve import Solution
-from chita.ridge import Choice, HeldOutLoss, RidgeSearch
+from chita.ridge import Choice, RidgeSearch
 
 STEPS = (0.5,)  # shares of the displacement to try beside all of it
 MASK = 0.0  # the share where nothing moves: the mask alone
@@ -124,7 +127,7 @@ class Guarded:
         masks = [trial.loss for trial in self.trials if trial.step == MASK]
         alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
         loss = self.choice.held_out_loss
-        return f"{what}: held-out loss {loss:.4g}, the least of {len(self.trials)}{alone}"
+        return f"{what}: held-out loss {loss:.4g}, chosen among {len(self.trials)}{alone}"
 
 
 SolveForm = Callable[[Form, float], Solution]  # form and lambda -> the solution of the stage
@@ -157,8 +160,8 @@ class Guard:
         solve: SolveForm,
         still: Still,
         mask: Mask,
-        held_out_loss: HeldOutLoss,
-        scout: HeldOutLoss,
+        losses_of: LossesOf,
+        scout: LossesOf,
     ) -> Guarded:
         """The best of this stage's candidates.
 
@@ -166,7 +169,7 @@ class Guard:
             solve: gives the solution of the stage.
             still: gives w0 on its support.
             mask: gives w0 with its largest weights only.
-            held_out_loss: the true loss.
+            losses_of: gives the losses on held-out samples.
             scout: the same on fewer samples, to tell one form from another for the first time.
 
         Raises:
@@ -176,12 +179,12 @@ class Guard:
         if self._form is None:
             self._form = self._first_form(solve, scout)
         form = self._form
-        choice = self._search(form).choose(*_watched(form, solve, held_out_loss, trials))
-        rival = self._rival(form, solve, held_out_loss, trials)
-        if rival is not None and rival[0].rank < choice.rank:
+        choice = self._search(form).choose(*_watched(form, solve, losses_of, trials))
+        rival = self._rival(form, solve, losses_of, trials)
+        if rival is not None and rival[0].surely_beats(choice):
             choice, form = rival
         self._form = form
-        choice, step = self._best_step(form, choice, still, mask, held_out_loss, trials)
+        choice, step = self._best_step(form, choice, still, mask, losses_of, trials)
         if math.isinf(choice.rank):
             raise ChitaError(
                 f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
@@ -194,25 +197,28 @@ class Guard:
         form, ridge = self.forms.first, self._ridge or 0.0  # without curvature it is unused
         return Guarded(Choice(solve(form, ridge), ridge, None), form, 1.0, [])
 
-    def _first_form(self, solve: SolveForm, scout: HeldOutLoss) -> Form:
+    def _first_form(self, solve: SolveForm, scout: LossesOf) -> Form:
         """One kind after the other, the best of each kept, and round again until none is better:
         what blocks are good for depends on the first-order term, and that on the metric."""
-        best, ranks = self.forms.first, dict[Form, float]()
+        best, choices = self.forms.first, dict[Form, Choice]()
 
-        def rank(form: Form) -> float:
-            if form not in ranks:
-                ranks[form] = self._search(form).look(*_watched(form, solve, scout, [])).rank
-            return ranks[form]
+        def look(form: Form) -> Choice:
+            if form not in choices:
+                choices[form] = self._search(form).look(*_watched(form, solve, scout, []))
+            return choices[form]
 
         before = None
         while self.forms.beside(best) and best != before:
             before = best
             for kind in range(len(self.forms.kinds_beside(best))):
-                best = min([best, *self.forms.kinds_beside(best)[kind]], key=rank)
+                others = self.forms.kinds_beside(best)[kind]
+                rival = min(others, key=lambda form: look(form).rank, default=best)
+                if look(rival).surely_beats(look(best)):
+                    best = rival
         return best
 
     def _rival(
-        self, form: Form, solve: SolveForm, held_out_loss: HeldOutLoss, trials: list[Trial]
+        self, form: Form, solve: SolveForm, losses_of: LossesOf, trials: list[Trial]
     ) -> tuple[Choice, Form] | None:
         """The form beside this one whose turn it is, and its choice; None if it is the only one.
 
@@ -224,7 +230,7 @@ class Guard:
             return None
         rival = rivals[self._turn % len(rivals)]
         self._turn += 1
-        watched = _watched(rival, solve, held_out_loss, trials)
+        watched = _watched(rival, solve, losses_of, trials)
         return self._search(rival).choose(*watched), rival
 
     def _best_step(
@@ -233,7 +239,7 @@ class Guard:
         choice: Choice,
         still: Still,
         mask: Mask,
-        held_out_loss: HeldOutLoss,
+        losses_of: LossesOf,
         trials: list[Trial],
     ) -> tuple[Choice, float]:
         """The best of the solution, points on the way to it and the mask alone; the share of the
@@ -250,10 +256,10 @@ class Guard:
         w, support = mask(form)
         points[MASK] = replace(solution, w=w, support=support)
         for step, point in points.items():
-            loss = held_out_loss(point.w)
-            trials.append(Trial(form, choice.ridge, step, loss))
-            found = Choice(point, choice.ridge, loss)
-            if found.rank < best.rank:
+            losses = losses_of(point.w)
+            trials.append(Trial(form, choice.ridge, step, losses.mean))
+            found = Choice(point, choice.ridge, losses)
+            if found.surely_beats(best):
                 best, share = found, step
         return best, share
 
@@ -276,8 +282,8 @@ class Guard:
 
 
 def _watched(
-    form: Form, solve: SolveForm, held_out_loss: HeldOutLoss, trials: list[Trial]
-) -> tuple[Callable[[float], Solution], HeldOutLoss]:
+    form: Form, solve: SolveForm, losses_of: LossesOf, trials: list[Trial]
+) -> tuple[Callable[[float], Solution], LossesOf]:
     """The solver and the loss for one form; what is tried goes into `trials`."""
     ridges: list[float] = []
 
@@ -285,9 +291,9 @@ def _watched(
         ridges.append(ridge)
         return solve(form, ridge)
 
-    def loss(w: Tensor) -> float:
-        found = held_out_loss(w)
-        trials.append(Trial(form, ridges[-1], 1.0, found))
+    def losses(w: Tensor) -> PartLosses:
+        found = losses_of(w)
+        trials.append(Trial(form, ridges[-1], 1.0, found.mean))
         return found
 
-    return solve_form, loss
+    return solve_form, losses

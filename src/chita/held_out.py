@@ -1,17 +1,19 @@
-"""The true loss on samples held out from A: what candidates are chosen by."""
+"""The true loss on samples held out from A: what candidates are compared by."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import accumulate
 
 from torch import Tensor, nn
 
 from chita.batch import Batch
 from chita.evaluate import accuracy
-from chita.gradients import Loss, mean_loss
+from chita.gradients import Loss, part_losses
 from chita.ranks import Ranks
 from chita.weights import Weights
 
@@ -19,6 +21,54 @@ from chita.weights import Weights
 SCOUT, SCOUT_LEAST = 4, 256
 
 HALF = 1000  # samples that a half has at least: fewer would not tell one lambda from the next
+SURE = 2.0  # standard errors by which a candidate must be better to replace another
+
+
+@dataclass(frozen=True, eq=False)
+class PartLosses:
+    """The losses of parts of the held-out samples.
+
+    Attributes:
+        losses: (parts,) float64.
+        sizes: the samples in each part, (parts,) float64.
+    """
+
+    losses: Tensor
+    sizes: Tensor
+
+    @property
+    def mean(self) -> float:
+        """The mean loss of all samples."""
+        return float(self.losses @ self.sizes / self.sizes.sum())
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the mean, from the spread over the parts; NaN for one part."""
+        share = self.sizes / self.sizes.sum()
+        parts = len(share)
+        if parts < 2:
+            return math.nan
+        spread = (share * (self.losses - self.mean)).square().sum()
+        return math.sqrt(parts / (parts - 1) * float(spread))
+
+    def less(self, other: PartLosses) -> PartLosses:
+        """The differences from other losses on the same samples, part by part."""
+        return PartLosses(self.losses - other.losses, self.sizes)
+
+    def surely_below(self, other: PartLosses) -> bool:
+        """Whether the mean is lower than another one by more than two standard errors.
+
+        Both are losses of the same samples: their difference varies far less from sample to sample
+        than either does. A single part shows no spread, and there any difference counts.
+        """
+        if not math.isfinite(other.mean):
+            return math.isfinite(self.mean)
+        difference = self.less(other)
+        error = difference.standard_error
+        return difference.mean < (0.0 if math.isnan(error) else -SURE * error)
+
+
+LossesOf = Callable[[Tensor], PartLosses]  # weights (p,) -> the losses on held-out samples
 
 
 class HeldOut:
@@ -28,8 +78,9 @@ class HeldOut:
         model: that is pruned.
         weights: of the model, p in all.
         batches: the samples; none, if nothing is chosen by them.
-        loss: of a batch; None for the default.
+        loss: of a mini-batch; None for the default.
         ranks: those who share the samples.
+        part: m, the samples of a mini-batch: losses are compared part by part.
 
     Attributes:
         seconds: what all losses have taken so far.
@@ -42,15 +93,21 @@ class HeldOut:
         batches: Sequence[Batch],
         loss: Loss | None,
         ranks: Ranks,
+        part: int = 1,
     ) -> None:
         self.batches = batches
         self.seconds = 0.0
         self._model, self._weights, self._loss, self._ranks = model, weights, loss, ranks
+        self._part = part
         self._halves = _halves(batches)
-        self._scouts = _first(batches, max(sum(b.size for b in batches) // SCOUT, SCOUT_LEAST))
+        self._scouts = _first(batches, max(self.samples // SCOUT, SCOUT_LEAST))
 
-    def loss(self, w: Tensor) -> float:
-        """The mean loss of the model with the weights w, (p,)."""
+    @property
+    def samples(self) -> int:
+        return sum(batch.size for batch in self.batches)
+
+    def losses(self, w: Tensor) -> PartLosses:
+        """Compute the losses of the model with the weights w, (p,)."""
         return self._with(w, self.batches)
 
     @property
@@ -58,8 +115,8 @@ class HeldOut:
         """Whether there are enough samples for stages to take turns with one half and the other."""
         return len(self._halves) > 1
 
-    def turn(self, stage: int) -> Callable[[Tensor], float]:
-        """The loss that a guarded stage chooses by: on one half, and at the next stage the other.
+    def turn(self, stage: int) -> LossesOf:
+        """The losses that a guarded stage chooses by: on one half, and at the next stage the other.
 
         The weights as they are were the best of many candidates at the last stage. On the samples
         that chose them their loss is lower than it really is, and the longer that goes on, the less
@@ -68,26 +125,27 @@ class HeldOut:
         half = self._halves[stage % len(self._halves)]
         return lambda w: self._with(w, half)
 
-    def scout(self, w: Tensor) -> float:
-        """The mean loss on a part of the samples."""
+    def scout(self, w: Tensor) -> PartLosses:
+        """Compute the losses on some of the samples only."""
         return self._with(w, self._scouts)
 
-    def loss_now(self) -> float:
-        """The loss of the model as it is."""
-        return self._mean(self.batches)
+    def losses_now(self) -> PartLosses:
+        """Compute the losses of the model as it is."""
+        return self._parts(self.batches)
 
     def accuracy_now(self) -> float:
         """The accuracy of the model as it is, in percent; a ChitaError if it has none."""
         with self._clock():
             return accuracy(self._model, self._own(self.batches), self._ranks)
 
-    def _with(self, w: Tensor, batches: Sequence[Batch]) -> float:
+    def _with(self, w: Tensor, batches: Sequence[Batch]) -> PartLosses:
         with self._weights.lent(w):
-            return self._mean(batches)
+            return self._parts(batches)
 
-    def _mean(self, batches: Sequence[Batch]) -> float:
+    def _parts(self, batches: Sequence[Batch]) -> PartLosses:
         with self._clock():
-            return mean_loss(self._model, self._own(batches), self._loss, self._ranks)
+            own = part_losses(self._model, self._own(batches), self._loss, self._part)
+            return PartLosses(*(self._ranks.gather(each) for each in own))
 
     def _own(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         return batches[self._ranks.rank :: self._ranks.size]

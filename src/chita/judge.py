@@ -1,12 +1,14 @@
-"""Whether a pruned network keeps to its floor, on held-out samples."""
+"""Measure a pruned network on samples that chose nothing, and check whether it keeps its floor."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from chita.errors import ChitaError
+from chita.finite import finite_or_none
 from chita.floor import Floor
 from chita.held_out import HeldOut
 from chita.result import StageRow
@@ -14,45 +16,66 @@ from chita.result import StageRow
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Measurement:
+    """A network on the samples it is measured on.
+
+    Attributes:
+        loss: the mean; None if there are no such samples.
+        loss_error: its standard error; None also if there are too few samples to tell.
+        accuracy: in percent, if the floor asks for it.
+        accepted: whether the floor is kept.
+    """
+
+    loss: float | None = None
+    loss_error: float | None = None
+    accuracy: float | None = None
+    accepted: bool = True
+
+
 class Judge:
-    """Says of a pruned model whether it keeps to the floor.
+    """Measures the model, and checks it against the floor.
 
     Args:
-        held_out: the samples, and the model, which is dense yet.
+        measured: samples that choose nothing, and the model, which is still dense.
         floor: what must be kept; None for nothing.
 
     Raises:
         ChitaError: min_accuracy is asked of a model that is no classifier.
     """
 
-    def __init__(self, held_out: HeldOut, floor: Floor | None) -> None:
-        self._held_out, self._floor = held_out, floor
+    def __init__(self, measured: HeldOut, floor: Floor | None) -> None:
+        self._measured, self._floor = measured, floor
         if floor is None:
             return
         self._dense_accuracy = math.nan
         if floor.min_accuracy is not None:
             try:
-                self._dense_accuracy = held_out.accuracy_now()
+                self._dense_accuracy = measured.accuracy_now()
             except ChitaError as error:
-                raise ChitaError(f"min_accuracy cannot be told: {error}") from error
-        self._dense_loss = held_out.loss_now()
+                raise ChitaError(f"min_accuracy cannot be computed: {error}") from error
+        self._dense = measured.losses_now()
 
-    def judge(self, loss: float | None) -> tuple[float | None, bool]:
-        """The accuracy, if it is asked for, of the model as it is, and whether the floor holds.
+    def measure(self) -> Measurement:
+        """Measure the model as it is."""
+        if not self._measured.batches:
+            return Measurement()
+        losses = self._measured.losses_now()
+        accuracy, accepted = None, True
+        if self._floor is not None:
+            increase = losses.less(self._dense)
+            above = increase.mean + (finite_or_none(increase.standard_error) or 0.0)
+            surely = None
+            if self._floor.min_accuracy is not None:
+                accuracy = self._measured.accuracy_now()
+                surely = accuracy - accuracy_error(accuracy, self._measured.samples)
+            accepted = self._floor.holds(above, surely)
+        error = finite_or_none(losses.standard_error)
+        return Measurement(losses.mean, error, accuracy, accepted)
 
-        Args:
-            loss: of the model as it is, on the held-out samples; None if there are none.
-        """
-        if self._floor is None or loss is None:
-            return None, True
-        accuracy = None
-        if self._floor.min_accuracy is not None:
-            accuracy = self._held_out.accuracy_now()
-        return accuracy, self._floor.holds(loss, self._dense_loss, accuracy)
-
-    def holds(self, loss: float) -> bool:
-        """Whether the model as it is, which has this held-out loss, keeps to the floor."""
-        return self.judge(loss)[1]
+    def holds(self) -> bool:
+        """Return whether the model as it is keeps to the floor."""
+        return self._floor is None or self.measure().accepted
 
     def sum_up(self, rows: Sequence[StageRow], pattern: str | None) -> None:
         """Warn where the floor left less than was asked for."""
@@ -61,12 +84,15 @@ class Judge:
             return
         if reached is None:
             accuracy = self._dense_accuracy
-            told = "" if math.isnan(accuracy) else f" and an accuracy of {accuracy:.2f} %"
+            error = accuracy_error(accuracy, self._measured.samples)
+            told = "" if math.isnan(accuracy) else f" and {accuracy:.2f} % accuracy ({error:.2f})"
             logger.warning(
-                "no stage kept to %s: the network stays dense, which has a held-out loss of %.4g%s",
+                "no stage kept to %s by one standard error: the network stays dense, which has a "
+                "loss of %.4g%s on the %d samples that this was measured on",
                 self._floor,
-                self._dense_loss,
+                self._dense.mean,
                 told,
+                self._measured.samples,
             )
         elif pattern is not None and reached < max(row.sparsity for row in rows):
             logger.warning(
@@ -75,3 +101,12 @@ class Judge:
                 reached,
                 pattern,
             )
+
+
+def accuracy_error(accuracy: float, samples: int) -> float:
+    """Return the standard error of an accuracy in percent.
+
+    One right and one wrong answer are added, so that it is not zero where all answers are right.
+    """
+    share = (accuracy / 100 * samples + 1) / (samples + 2)
+    return 100 * math.sqrt(share * (1 - share) / samples)

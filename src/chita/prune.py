@@ -57,6 +57,7 @@ def prune(
     progress: bool = True,
     checkpoints: str | Path | None = None,
     resume: bool = False,
+    held_out: Iterable[Any] | None = None,
 ) -> PruneResult:
     """Set a share of a model's weights to zero and move the rest so that it still works.
 
@@ -143,6 +144,11 @@ def prune(
         resume: go on after the stage found there, if any. The arguments must be the same, and the
             model as it was at the start. On a CPU the outcome is then that of an undisturbed run,
             bit for bit, unless the data come in another order, as a DataLoader may draw one.
+        held_out: samples to choose by and to measure on, as `batches` are, none of which enters A.
+            By default a part of `batches` is set aside, and which part depends on the content of
+            the samples alone: a loader may shuffle. Give it where `batches` augments its samples at
+            random, which makes them new at every pass; otherwise such samples are read once and
+            kept.
 
     Raises:
         ChitaError: an argument, the model or the data do not fit; the message says how.
@@ -184,7 +190,7 @@ def prune(
         raise ChitaError("resume=True needs checkpoints, the folder of the run to go on with")
     model = model if inplace else copy.deepcopy(model)
     with joined_ranks() as ranks, convolution_trials(False):
-        run = Run(model, batches, loss if callable(loss) else None, config, ranks)
+        run = Run(model, batches, loss if callable(loss) else None, config, ranks, held_out)
         if checkpoints is not None:
             run.keep_stages(Path(checkpoints), resume=resume)
         return run.all_stages(progress)

@@ -2,7 +2,8 @@
 
 Two repairs are tried, one after the other: the statistics of batch norm are estimated anew, and
 biases give back the dense network's means. Each stays only if the loss on held-out samples falls
-and the floor, if there is one, still holds; else the model is what it was, bit for bit.
+by more than two standard errors and the floor, if there is one, still holds; else the model is
+what it was, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from chita.bias_correction import DenseMeans
 from chita.calibration import Calibration
 from chita.errors import ChitaError
 from chita.finite import finite_or_none
+from chita.held_out import PartLosses
 from chita.weights import Weights
 
 REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # at most, and in a forward pass
@@ -63,8 +65,8 @@ def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) ->
 def repair(
     model: nn.Module,
     dense: DenseMeans,
-    held_out_loss: Callable[[], float],
-    holds: Callable[[float], bool],
+    losses_now: Callable[[], PartLosses],
+    holds: Callable[[], bool],
 ) -> list[RepairRow]:
     """Repair a pruned model in place; zeros stay zeros, and no parameter is added.
 
@@ -74,8 +76,8 @@ def repair(
         model: pruned since `dense` was gathered, or a pruned copy.
         dense: the dense network's means, with the calibration samples, in batches of equal size;
             batch norm needs some dozens of samples in each.
-        held_out_loss: that of the model as it is, on other samples.
-        holds: whether the model as it is, which has this held-out loss, keeps to the floor.
+        losses_now: the losses of the model as it is, on held-out samples.
+        holds: whether the model as it is keeps to the floor.
 
     Returns:
         A row for each repair that there was something to do for; one that cannot be done, such as
@@ -87,18 +89,18 @@ def repair(
         (BIASES, dense.biases(model), lambda: correct_biases(model, dense)),
     )
     rows: list[RepairRow] = []
-    loss: float | None = None
+    losses: PartLosses | None = None
     for name, changed, change in repairs:
         if not changed:
             continue
-        before = loss = held_out_loss() if loss is None else loss
+        before = losses = losses_now() if losses is None else losses
         try:
-            after, kept = _try(changed, change, before, held_out_loss, holds)
+            after, kept = _try(changed, change, before, losses_now, holds)
         except ChitaError as error:
             logger.warning("the repair of %s is left out: %s", name, error)
             continue
-        loss = after if kept else before
-        rows.append(RepairRow(name, before, after, kept))
+        losses = after if kept else before
+        rows.append(RepairRow(name, before.mean, after.mean, kept))
         logger.info("%s", rows[-1])
     return rows
 
@@ -114,18 +116,17 @@ def correct_biases(model: nn.Module, dense: DenseMeans) -> None:
 def _try(
     changed: Sequence[Tensor],
     change: Callable[[], None],
-    before: float,
-    held_out_loss: Callable[[], float],
-    holds: Callable[[float], bool],
-) -> tuple[float, bool]:
-    """The loss after a change of some tensors, and whether it stays; if not, they are restored."""
+    before: PartLosses,
+    losses_now: Callable[[], PartLosses],
+    holds: Callable[[], bool],
+) -> tuple[PartLosses, bool]:
+    """The losses after a change of some tensors, and whether it stays; if not, it is undone."""
     saved = [tensor.clone() for tensor in changed]
     kept = False
     try:
         change()
-        after = held_out_loss()
-        fell = math.isfinite(after) and not after >= before  # better than no number at all, too
-        kept = fell and holds(after)
+        after = losses_now()
+        kept = math.isfinite(after.mean) and after.surely_below(before) and holds()
     finally:
         if not kept:
             for tensor, values in zip(changed, saved, strict=True):

@@ -33,9 +33,12 @@ class StageRow:
     """One stage: what it aimed at, what it solved and what it cost.
 
     `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
-    at; `held_out_loss` the one after it, where samples were held out, and `accuracy` that on the
-    same samples, in percent, where min_accuracy was asked for. A method without curvature has
-    neither loss, and no objective; nor has a stage that went only a part of the way. `metric`,
+    at; `held_out_loss` the one after it, on samples that chose nothing, with its standard error
+    `held_out_error`, and `accuracy` that on the same samples, in percent, where min_accuracy was
+    asked for. `choice_loss` is the loss on the samples that chose what the stage does: it is lower
+    than the true one. A method without curvature has none of these losses, and no objective; nor
+    has a stage that went only a part of the way. `sample_gradients` counts the samples whose
+    gradients the stage computed. `metric`,
     `block_size`, `block_sweeps` and `first_order` are the form of its problem, `step` the share of
     the displacement it took, `candidates` all that was tried before, with their held-out losses (on
     a half of many samples: stages take turns with the halves), and `why` says in words what was
@@ -56,6 +59,9 @@ class StageRow:
     gradient_seconds: float
     solve_seconds: float
     guard_seconds: float = 0.0
+    held_out_error: float | None = None
+    choice_loss: float | None = None
+    sample_gradients: int = 0
     accepted: bool = True
     metric: str = "plain"
     block_size: int | None = None
@@ -93,6 +99,9 @@ class PruneResult:
         counts: parameters, non-zeros, bytes and multiply-adds of the whole model.
         groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
         repairs: what was tried at the end without training, and whether it helped.
+        held_out_loss: of the model as it is returned, on samples that chose nothing; None if no
+            samples were held out.
+        held_out_error: its standard error.
     """
 
     model: nn.Module = field(repr=False)
@@ -106,6 +115,13 @@ class PruneResult:
     counts: Counts
     groups: dict[int, int] | None = None
     repairs: list[RepairRow] = field(default_factory=list)
+    held_out_loss: float | None = None
+    held_out_error: float | None = None
+
+    @property
+    def sample_gradients(self) -> int:
+        """The samples whose gradients all stages computed; an epoch of N samples counts as N."""
+        return sum(row.sample_gradients for row in self.stages)
 
     @property
     def weights(self) -> int:
@@ -140,6 +156,9 @@ class PruneResult:
             "weights": self.weights,
             "nonzeros": self.nonzeros,
             "samples": self.samples,
+            "sample_gradients": self.sample_gradients,
+            "held_out_loss": self.held_out_loss,
+            "held_out_error": self.held_out_error,
             "objective": self.objective,
             "pattern": self.config.pattern,
             "groups": self.groups and {str(kept): many for kept, many in self.groups.items()},

@@ -11,30 +11,43 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import Tensor
-
+from chita.held_out import LossesOf, PartLosses
 from chita.l0.solve import Solution
 
 HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
 MIDDLE = -4  # lambda = 0.01, where the first stage starts to look
 
 Solve = Callable[[float], Solution]  # lambda -> the solution of the stage
-HeldOutLoss = Callable[[Tensor], float]  # weights (p,) -> the true loss on the held-out samples
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A solution, its ridge and the held-out loss that chose it (None if nothing was held out)."""
+    """A solution, its ridge and the held-out losses that chose it (None if none were held out)."""
 
     solution: Solution
     ridge: float
-    held_out_loss: float | None
+    losses: PartLosses | None
+
+    @property
+    def held_out_loss(self) -> float | None:
+        """The mean of the losses."""
+        return None if self.losses is None else self.losses.mean
 
     @property
     def rank(self) -> float:
         """What choices are compared by, the least first: a loss that is no number comes last."""
         loss = self.held_out_loss
         return math.inf if loss is None or math.isnan(loss) else loss
+
+    def surely_beats(self, other: Choice) -> bool:
+        """Whether its losses are lower than those of another choice on the same samples, beyond
+        what the spread over the samples explains."""
+        return (
+            self.losses is not None
+            and other.losses is not None
+            and math.isfinite(self.rank)
+            and self.losses.surely_below(other.losses)
+        )
 
 
 class RidgeSearch:
@@ -51,22 +64,22 @@ class RidgeSearch:
         self.given = given
         self.last: int | None = None
 
-    def choose(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+    def choose(self, solve: Solve, losses_of: LossesOf) -> Choice:
         """The best of this stage's candidates; its rank is infinite if no loss is finite."""
-        return self._walk(solve, held_out_loss, fine=True)
+        return self._walk(solve, losses_of, fine=True)
 
-    def look(self, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+    def look(self, solve: Solve, losses_of: LossesOf) -> Choice:
         """The same to a decade, which is enough to tell whether it is worth more."""
-        return self._walk(solve, held_out_loss, fine=False)
+        return self._walk(solve, losses_of, fine=False)
 
-    def _walk(self, solve: Solve, held_out_loss: HeldOutLoss, *, fine: bool) -> Choice:
+    def _walk(self, solve: Solve, losses_of: LossesOf, *, fine: bool) -> Choice:
         if self.given is not None:
-            return _try(self.given, solve, held_out_loss)
+            return _try(self.given, solve, losses_of)
         tried: dict[int, Choice] = {}
 
         def rank(step: int) -> float:
             if step not in tried:
-                tried[step] = _try(10 ** (step / 2), solve, held_out_loss)
+                tried[step] = _try(10 ** (step / 2), solve, losses_of)
             return tried[step].rank
 
         here = _downhill(rank, MIDDLE, 2) if self.last is None else self.last
@@ -79,9 +92,9 @@ class RidgeSearch:
         return tried[here]
 
 
-def _try(ridge: float, solve: Solve, held_out_loss: HeldOutLoss) -> Choice:
+def _try(ridge: float, solve: Solve, losses_of: LossesOf) -> Choice:
     solution = solve(ridge)
-    return Choice(solution, ridge, held_out_loss(solution.w))
+    return Choice(solution, ridge, losses_of(solution.w))
 
 
 def _downhill(rank: Callable[[int], float], here: int, stride: int) -> int:

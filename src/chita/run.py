@@ -52,6 +52,7 @@ class Run:
         loss: Loss | None,
         config: PruneConfig,
         ranks: Ranks = ALONE,
+        held_out: Iterable[Any] | None = None,
     ) -> None:
         self.began = time.perf_counter()
         check_model(model)
@@ -60,7 +61,7 @@ class Run:
         check_finite(weights)
         self.config = config = within_limits(config, weights)
         self.supports = Supports(model, weights, config)
-        self.calibration = data = calibrate(model, batches, loss, config)
+        self.calibration = data = calibrate(model, batches, loss, config, held_out)
         self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds with
         sharers = agreed_ranks(ranks, config, self.supports, weights, n=data.rows)
         forms = config.forms(data.rows, weights.size)
@@ -71,8 +72,11 @@ class Run:
         self.curvature = Curvature(
             model, weights, data, config, self.supports, self.division, forms
         )
-        self.held_out = HeldOut(model, weights, data.held_out, data.loss, sharers)
-        self.judge = Judge(self.held_out, config.floor)
+        self.held_out, self.measured = (
+            HeldOut(model, weights, samples, data.loss, sharers, data.batch)
+            for samples in (data.held_out, data.measured or data.held_out)
+        )
+        self.judge = Judge(self.measured, config.floor)
         ridge = None if config.ridge == "auto" else config.ridge
         self.guard = Guard(forms, ridge=ridge, steps=STEPS if config.guarded else ())
         self.dense = dense_means(model, weights, data) if config.guarded else None
@@ -143,7 +147,8 @@ class Run:
         self.judge.sum_up(self.rows, self.config.pattern)
         repairs: list[RepairRow] = []
         if self.dense is not None:
-            repairs = repair(self.model, self.dense, self.held_out.loss_now, self.judge.holds)
+            repairs = repair(self.model, self.dense, self.held_out.losses_now, self.judge.holds)
+        measurement = self.judge.measure()
         seconds = Seconds(
             gradients=sum(row.gradient_seconds for row in self.rows),
             solve=sum(row.solve_seconds for row in self.rows),
@@ -163,11 +168,13 @@ class Run:
             counts=count(self.model, None if sample is None else sample.inputs),
             groups=self.supports.group_counts(self.kept),
             repairs=repairs,
+            held_out_loss=measurement.loss,
+            held_out_error=measurement.loss_error,
         )
 
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
-        start, guarded_before = time.perf_counter(), self.held_out.seconds
+        start, guarded_before = time.perf_counter(), self._guard_seconds()
         around = self.curvature.at(w0)
         middle = time.perf_counter()
         chosen = self.choose(around, w0, self.supports.kept(sparsity), number)
@@ -179,18 +186,19 @@ class Run:
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
-        held_out_loss = chosen.choice.held_out_loss
+        choice_loss = chosen.choice.held_out_loss
         if self.config.guarded and self.held_out.halved:
-            held_out_loss = self.held_out.loss_now()  # it was chosen on a half, and is told on all
-            if not math.isfinite(held_out_loss):
+            choice_loss = self.held_out.losses_now().mean  # it was chosen on a half
+        measurement = self.judge.measure()
+        for loss in (choice_loss, measurement.loss):
+            if loss is not None and not math.isfinite(loss):
                 raise ChitaError(
-                    f"stage {number} has a held-out loss of {held_out_loss}; the data must be "
-                    "finite, or the ridge larger"
+                    f"stage {number} has a held-out loss of {loss}; the data must be finite, or "
+                    "the ridge larger"
                 )
-        accuracy, accepted = self.judge.judge(held_out_loss)
-        if not accepted:
+        if not measurement.accepted:
             self.weights.replace(w0)
-        guard_seconds = self.held_out.seconds - guarded_before
+        guard_seconds = self._guard_seconds() - guarded_before
         curvature = self.method.curvature
         row = StageRow(
             stage=number,
@@ -199,22 +207,28 @@ class Run:
             ridge=chosen.choice.ridge if curvature != "none" else None,
             objective=solution.objective if curvature == "fisher" and chosen.step == 1 else None,
             loss=around.loss,
-            held_out_loss=held_out_loss,
+            held_out_loss=measurement.loss,
             iterations=solution.iterations,
             converged=solution.converged,
             jitter=solution.jitter,
             gradient_seconds=middle - start,
             solve_seconds=time.perf_counter() - middle - guard_seconds,
             guard_seconds=guard_seconds,
-            accepted=accepted,
+            held_out_error=measurement.loss_error,
+            choice_loss=choice_loss,
+            sample_gradients=around.sample_gradients,
+            accepted=measurement.accepted,
             **asdict(chosen.form),
             step=chosen.step,
-            accuracy=accuracy,
+            accuracy=measurement.accuracy,
             why=chosen.why,
             candidates=[trial.to_dict() for trial in chosen.trials],
         )
         logger.info("%s", row)
         return row, solution.support
+
+    def _guard_seconds(self) -> float:
+        return self.held_out.seconds + self.measured.seconds
 
     def choose(self, around: Around, w0: Tensor, k: int, number: int) -> Guarded:
         """What the stage does: the solution of the best candidate, or of the only one."""
@@ -230,8 +244,8 @@ class Run:
             alpha=around.alpha,
         )
         if self.held_out.batches:
-            loss = self.held_out.turn(number) if self.config.guarded else self.held_out.loss
+            losses = self.held_out.turn(number) if self.config.guarded else self.held_out.losses
             return self.guard.choose(
-                posed.solve, posed.still, posed.mask, loss, self.held_out.scout
+                posed.solve, posed.still, posed.mask, losses, self.held_out.scout
             )
         return self.guard.only(posed.solve)

@@ -83,8 +83,8 @@ class StagePath:
 
 
 def _rising(rows: Sequence[StageRow]) -> bool:
-    """Whether the held-out loss rose at the last stage, or nobody knows."""
-    losses = [row.held_out_loss for row in rows[-2:]]
+    """Whether the loss rose at the last stage, or is unknown."""
+    losses = [row.choice_loss for row in rows[-2:]]
     if len(losses) < 2 or losses[0] is None or losses[1] is None:
         return True
     return losses[1] > losses[0] * (1 + RISE)

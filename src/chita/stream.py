@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from chita.batch import Batch, describe, differ_in_shape, join, map_tensors, parse_batch
-from chita.data.dataset import Batches
+from chita.batch import Batch, describe, differ_in_shape, join, map_tensors, parse_batch, tensors_of
 from chita.errors import ChitaError
+from chita.memory import free_bytes
+from chita.model.rereading import known_size, order_is_fixed, repeats_samples
+from chita.model.sample_keys import SampleKeys
+from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit, split_keys
+from chita.sizes import format_bytes
+
+logger = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 256  # samples in a forward pass
+KEPT_SHARE = 0.5  # of the free memory, that samples which do not come again may take
 
 Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
@@ -48,22 +56,25 @@ class SampleStream:
         self._place: Place = (0, 0)
         self._counted = 0
         self._counted_all = False
-        self._held_out = 0
+        self._keys = SampleKeys(0 if seed is None else seed)
+        self._split = NOTHING_HELD_OUT
 
     def count(self, limit: int) -> int:
         """The number of samples the data hold beside those held out, counted up to `limit`."""
-        wanted = limit + self._held_out
-        if self._counted < wanted and not self._counted_all:
+        if self._counted < limit and not self._counted_all:
             self._counted = 0
             for batch in self._read():
                 self._counted += batch.size
-                if self._counted >= wanted:
+                if self._counted >= limit:
                     break
             else:
                 self._counted_all = True
         if not self._counted and self._counted_all:
-            raise ChitaError("batches hold no samples")
-        return min(self._counted, wanted) - self._held_out
+            raise ChitaError(
+                "batches hold no samples"
+                + ("" if self._split is NOTHING_HELD_OUT else " that differ from those held out")
+            )
+        return min(self._counted, limit)
 
     def at_once(self, least: int = 1) -> int:
         """How many samples a forward pass may take: what is given fits, and so does a row of A.
@@ -75,17 +86,77 @@ class SampleStream:
             self.peek()
         return max(least, min(self._given, MOST_AT_ONCE))
 
-    def hold_out(self, count: int, chunk: int) -> list[Batch]:
-        """The first `count` samples, in pieces of `chunk`, which `take` then passes over.
+    def hold_out(self, counts: Sequence[int], chunk: int, *, rest: int) -> list[list[Batch]]:
+        """Set parts of the samples apart, which `take` never gives again.
 
-        Data that come in another order each time they are read are passed over just the same, but
-        then some of these samples turn up again.
+        The content of a sample decides where it belongs, so that it stays there in whatever order
+        the data are read. Data whose samples differ each time they are read, as random
+        augmentation makes them, are read once and kept: every pass then gives the same ones.
+
+        Args:
+            counts: samples wanted in each part; a part may get a few less.
+            chunk: samples in a piece.
+            rest: samples beside them that `take` is to give before it starts anew.
+
+        Returns:
+            The pieces of each part.
         """
-        self._rest, self._waiting = None, iter(())
-        held = list(self.take(count, chunk))
-        self._held_out = count
-        self._place = (0, 0)  # the rest of this pass is where the stream starts
-        return held
+        if not repeats_samples(self._batches, self.parse):
+            self._keep(sum(counts) + rest)
+        size = known_size(self._batches, self.parse)
+        read = (self._keys.of(batch) for batch in self._read())
+        self._split = split_keys(read, counts, rest=rest, size=size)
+        parts = self._collect(counts)
+        self._start_anew()
+        held = (SampleStream(part).take(_size(part), chunk) if part else () for part in parts)
+        return [[self.prepare(piece) for piece in pieces] for pieces in held]
+
+    def exclude(self, held_out: Sequence[Batch]) -> None:
+        """Never give samples with the content of these, which were held out elsewhere."""
+        keys = [self._keys.of(batch) for batch in held_out]
+        self._split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
+        self._start_anew()
+
+    def _keep(self, count: int) -> None:
+        """Read the samples of a pass, at most so many, and keep them in the place of the data."""
+        count = self.count(count)
+        assert self.sample is not None
+        each = sum(t.numel() * t.element_size() for t in tensors_of(self.sample.content))
+        free = free_bytes(torch.device("cpu"))
+        if free is not None and count * each > KEPT_SHARE * free:
+            raise ChitaError(
+                "batches give other samples each time they are read, as random augmentation does, "
+                f"and to keep {count} of them takes {format_bytes(count * each)}, where "
+                f"{format_bytes(free)} are free; pass held_out=, other samples to choose by, or "
+                "give fewer samples"
+            )
+        logger.warning(
+            "batches give other samples each time they are read, as random augmentation does: the "
+            "first %d are kept and used at every stage, so that held-out ones stay out; pass "
+            "held_out=, other samples to choose by, for new ones at every stage",
+            count,
+        )
+        self._batches, self._order = list(self._pieces(count, MOST_AT_ONCE)), None
+        self._start_anew()
+
+    def _collect(self, counts: Sequence[int]) -> list[list[Batch]]:
+        """Read on until every part is complete, or the pass ends."""
+        parts: list[list[Batch]] = [[] for _ in counts]
+        missing = list(counts)
+        for batch in self._read_all():
+            part_of = self._split.part_of(self._keys.of(batch))
+            for part, pieces in enumerate(parts):
+                inside = (part_of == part).nonzero()[: missing[part], 0]
+                if len(inside):
+                    pieces.append(batch.select(inside))
+                    missing[part] -= len(inside)
+            if not any(missing):
+                break
+        return parts
+
+    def _start_anew(self) -> None:
+        self._rest, self._waiting, self._place = None, iter(()), (0, 0)
+        self._counted, self._counted_all = 0, False
 
     @property
     def place(self) -> Place:
@@ -99,7 +170,7 @@ class SampleStream:
         read through, so that an order that is drawn anew for each pass is drawn as it was.
         """
         passes, given = place
-        if passes and self._passes_are_alike():
+        if passes and order_is_fixed(self._batches):
             self._waiting, self._place = iter(()), (passes - 1, 0)
         while self._place[0] < passes:
             for _ in self._waiting:
@@ -113,14 +184,7 @@ class SampleStream:
 
     def first(self) -> Batch | None:
         """The first batch of each pass; None if there is none, or not the same one each time."""
-        return self.peek() if self._passes_are_alike() else None
-
-    def _passes_are_alike(self) -> bool:
-        """Whether that is known: a DataLoader, say, may draw a new order, or augment."""
-        data = self._batches
-        if isinstance(data, Batches):
-            return not data.shuffle and data.augment is None
-        return isinstance(data, (list, tuple))
+        return self.peek() if order_is_fixed(self._batches) else None
 
     def skip(self, count: int) -> None:
         """Pass over the next `count` samples."""
@@ -134,6 +198,13 @@ class SampleStream:
         piece and one given batch are held at a time. Samples of different shapes are not joined:
         where the shape changes after whole units of `unit` samples, the piece ends.
         """
+        return (self.prepare(piece) for piece in self._pieces(count, chunk, unit))
+
+    def prepare(self, piece: Batch) -> Batch:
+        """Make of a piece what the work needs, before it is given."""
+        return piece
+
+    def _pieces(self, count: int, chunk: int, unit: int = 1) -> Iterator[Batch]:
         while count > 0:
             piece = self._piece(min(chunk, count), unit)
             count -= piece.size
@@ -164,19 +235,31 @@ class SampleStream:
         if batch is None:
             self._waiting = self._read()
             self._place = (self._place[0] + 1, 0)
-            batch = self._after_held_out()
+            batch = next(self._waiting, None)
         if batch is None:
             raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")
         return batch
 
     def _read(self) -> Iterator[Batch]:
+        """One pass over the samples that are not held out."""
+        if self._split is NOTHING_HELD_OUT:
+            yield from self._read_all()
+            return
+        for batch in self._read_all():
+            inside = (self._split.part_of(self._keys.of(batch)) == self._split.rest).nonzero()[:, 0]
+            if len(inside) == batch.size:
+                yield batch
+            elif len(inside):
+                yield batch.select(inside)
+
+    def _read_all(self) -> Iterator[Batch]:
         """One pass over the given batches, checked; those without samples are left out."""
         given: Iterable[tuple[int, Any]] = enumerate(self._batches)
         if self._order is not None:
             numbered = list(given)
             given = (numbered[i] for i in self._order)
         for number, content in given:
-            batch = self.parse(number, content)
+            batch = content if isinstance(content, Batch) else self.parse(number, content)
             if batch.size:
                 if self.sample is None:  # a copy, which does not hold on to the rest of the batch
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
@@ -187,14 +270,10 @@ class SampleStream:
         """The samples of one given batch."""
         return parse_batch(number, given)
 
-    def _after_held_out(self) -> Batch | None:
-        """What is left of the first batch that is not wholly held out."""
-        passed = 0
-        for batch in self._waiting:
-            passed += batch.size
-            if passed > self._held_out:
-                return batch[batch.size - (passed - self._held_out) :]
-        return None
+
+def _size(batches: Sequence[Batch]) -> int:
+    """The number of samples in some batches."""
+    return sum(batch.size for batch in batches)
 
 
 def first_sample(batches: Any) -> Batch | None:

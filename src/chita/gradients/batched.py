@@ -6,17 +6,15 @@ the rule of each layer makes the gradients by its weights, a row for each mini-b
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from chita.batch import Batch, map_tensors, tensors_of
+from chita.batch import Batch, tensors_of
 from chita.gradients import conv2d, linear  # noqa: F401  (their rules register themselves)
 from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general
-from chita.gradients.losses import Loss, row_cross_entropies
-from chita.gradients.rules import by_row, rule_for
+from chita.gradients.losses import Loss, row_losses
+from chita.gradients.rules import rule_for
 from chita.outputs import run_model
 from chita.storage.target import Place
 
@@ -41,10 +39,7 @@ def write_rows(
     inputs, targets = batch.content
     with captured(found) as calls:
         outputs = run_model(model, inputs)
-    if loss is None:
-        losses = row_cross_entropies(outputs, targets, rows)
-    else:
-        losses = _row_losses(loss, _nest_by_row(outputs, rows), _nest_by_row(targets, rows))
+    losses = row_losses(loss, outputs, targets, rows)
     edges = [call.output for call in calls]
     gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
     written: set[str] = set()
@@ -57,24 +52,6 @@ def write_rows(
             if weight.name not in written:
                 place.clear(weight.start, weight.stop)
     return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
-
-
-def _nest_by_row(nest: Any, rows: int) -> Any:
-    """The tensors of shape (R * m, ...) as (R, m, ...)."""
-    return map_tensors(lambda tensor: by_row(tensor, rows), nest)
-
-
-def _row_losses(loss: Loss, outputs: Any, targets: Any) -> Tensor:
-    """The loss of each row, (R,): vectorised, or one by one where torch cannot vectorise it."""
-    try:
-        return torch.func.vmap(loss)(outputs, targets)
-    except Exception:
-        rows = len(tensors_of(outputs)[0])
-
-        def row(nest: Any, r: int) -> Any:
-            return map_tensors(lambda tensor: tensor[r], nest)
-
-        return torch.stack([loss(row(outputs, r), row(targets, r)) for r in range(rows)])
 
 
 def _check_call(call: Call, samples: int) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from chita.batch import parse_batch
-from chita.gradients.losses import Loss, batch_loss
+from chita.batch import Batch, parse_batch
+from chita.gradients.losses import Loss, batch_loss, row_losses, scalar
 from chita.modes import device_of, evaluating
 from chita.ranks import ALONE, Ranks
 
@@ -35,3 +35,38 @@ def mean_loss(
             samples += batch.size
     both = ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
     return float(both[0] / both[1])
+
+
+@torch.no_grad()
+def part_losses(
+    model: nn.Module, batches: Sequence[Batch], loss: Loss | None, part: int
+) -> tuple[Tensor, Tensor]:
+    """Compute the loss of small parts of the samples, in eval mode: one forward pass a batch.
+
+    Args:
+        model: any module.
+        batches: samples.
+        loss: as for `gradient_matrix`.
+        part: m, the samples in a part. A batch that m does not divide is a single part, as is one
+            whose loss the model computes itself.
+
+    Returns:
+        The losses and the sizes of the parts, two float64 vectors (parts,) on the CPU.
+    """
+    device = device_of(model)
+    losses, sizes = [torch.empty(0)], [torch.empty(0)]
+    with evaluating(model):
+        for batch in batches:
+            rows = batch.size // part if batch.size % part == 0 else 1
+            here = batch.to(device)
+            if rows == 1 or isinstance(here.content, dict):
+                rows, found = 1, batch_loss(model, here, loss).reshape(1)
+            else:
+                found = row_losses(loss, here.outputs(model), here.content[1], rows)
+                scalar(found[0])
+            losses.append(found)
+            sizes.append(torch.full((rows,), batch.size / rows))
+    return (
+        torch.cat([each.detach().double().cpu() for each in losses]),
+        torch.cat(sizes).double(),
+    )

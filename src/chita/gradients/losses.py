@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.batch import MISFITS, Batch
+from chita.batch import MISFITS, Batch, map_tensors
 from chita.errors import ChitaError
 from chita.outputs import logits_of
 
@@ -57,7 +57,33 @@ def cross_entropy(outputs: Any, targets: Any) -> Tensor:
         ) from error
 
 
-def row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
+def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tensor:
+    """The loss of each of R mini-batches, (R,), from the outputs of all their samples.
+
+    Args:
+        loss: of one mini-batch; None for the cross-entropy.
+        outputs: of the model, tensors of shape (R * m, ...).
+        targets: of the same samples.
+        rows: R.
+    """
+    if loss is None:
+        return _row_cross_entropies(outputs, targets, rows)
+
+    def by_row(nest: Any) -> Any:
+        return map_tensors(lambda tensor: tensor.reshape(rows, -1, *tensor.shape[1:]), nest)
+
+    outputs, targets = by_row(outputs), by_row(targets)
+    try:
+        return torch.func.vmap(loss)(outputs, targets)
+    except Exception:  # torch cannot vectorise it
+
+        def row(nest: Any, r: int) -> Any:
+            return map_tensors(lambda tensor: tensor[r], nest)
+
+        return torch.stack([_call(loss, row(outputs, r), row(targets, r)) for r in range(rows)])
+
+
+def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
     """The mean cross-entropy of each of R mini-batches, (R,), from all their samples at once."""
     each = functional.cross_entropy(logits_of(outputs), targets, reduction="none")
     counted = (

@@ -1,0 +1,1 @@
+"""A torch model and its data as chita sees them."""
