@@ -56,6 +56,9 @@ def _costs(record: Record) -> list[Part]:
         facts.append(
             fact("bit masks and values", f"{pruned / 1e3:,.1f} kB", f"of {dense / 1e3:,.1f} kB")
         )
+    if gradients := number(record, "sample_gradients"):
+        stages = len(record["stages"])
+        facts.append(fact("sample gradients", f"{gradients:,.0f}", f"in {stages} stages"))
     if total is not None:
         facts.append(fact("time", f"{total:.2f} s"))
     if memory is not None:

@@ -17,7 +17,7 @@ def layer_table(result: PruneResult) -> Table:
     """How much of each layer is left, and of all of them."""
     name = " ".join(filter(None, [result.config.method, result.config.pattern]))
     title = f"{name}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
-    table = Table(title=title, show_footer=True)
+    table = Table(title=title, show_footer=True, caption=_effort(result))
     table.add_column("weight", "all")
     table.add_column("shape")
     table.add_column("weights", f"{result.weights:,}", justify="right")
@@ -29,6 +29,17 @@ def layer_table(result: PruneResult) -> Table:
             row.name, shape, f"{row.weights:,}", f"{row.nonzeros:,}", f"{row.sparsity:.2%}"
         )
     return table
+
+
+def _effort(result: PruneResult) -> str | None:
+    """What the calibration samples were used for; None if they were not."""
+    if not result.sample_gradients:
+        return None
+    effort = f"{len(result.stages)} stages, {result.sample_gradients:,} sample gradients"
+    if result.held_out_loss is None:
+        return effort
+    error = "" if result.held_out_error is None else f" ({result.held_out_error:.2g})"
+    return f"{effort}, held-out loss {result.held_out_loss:.4g}{error}"
 
 
 def counts_table(counts: Counts) -> Table:
@@ -69,6 +80,12 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         losses = (row["loss_before"], row["loss_after"])
         change = " to ".join("no number" if loss is None else f"{loss:.4g}" for loss in losses)
         table.add_row(f"repair of {row['repair']}", f"{kept}, held-out loss {change}")
+    if record["held_out_loss"] is not None:
+        error = record["held_out_error"]
+        spread = "" if error is None else f" ({error:.2g})"
+        table.add_row("held-out loss", f"{record['held_out_loss']:.4g}{spread}")
+    table.add_row("stages", f"{len(record['stages'])}")
+    table.add_row("sample gradients", f"{record['sample_gradients']:,}")
     table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
     table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
