@@ -185,3 +185,12 @@ def test_a_layer_that_no_sample_reaches_cannot_move_far() -> None:
     scale = scale_of("fisher", HeldMatrix(columns), w0)
     sizes = (scale * w0)[:24].square().mean().sqrt(), (scale * w0)[24:].square().mean().sqrt()
     assert 0.001 < sizes[1] / sizes[0] < 0.1
+
+
+@pytest.mark.parametrize("exponent", [-90, -70, 60, 90])
+def test_the_fisher_metric_of_a_matrix_whose_squares_leave_float32(exponent: int) -> None:
+    matrix, w0 = example()
+    stored, factor = matrix.whole().float(), 2.0**exponent
+    plain = scale_of("fisher", HeldMatrix(stored), w0)
+    scaled = scale_of("fisher", HeldMatrix(factor * stored), w0)
+    torch.testing.assert_close(scaled / factor, plain)

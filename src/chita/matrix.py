@@ -17,6 +17,8 @@ from torch import Tensor
 from chita.ranks import ALONE, Ranks
 
 CHUNK = 4096  # columns in a piece: enough for BLAS, and no A-sized copy
+# Largest entries for which no product of the solvers comes near to under- or overflow in float32.
+ORDINARY = 2.0**-20, 2.0**20
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 
@@ -34,6 +36,14 @@ def add_lower_gram(total: Tensor, x: Tensor) -> None:
             place.addmm_(left, right)  # n x n may be large: without a second panel in memory
         else:
             place += left @ right
+
+
+def largest_magnitude(x: Tensor) -> Tensor:
+    """Return max |x|, a scalar tensor; 0 for an empty x, NaN if an entry is NaN."""
+    if not x.numel():
+        return x.new_zeros(())
+    low, high = torch.aminmax(x)
+    return torch.maximum(-low, high)
 
 
 class GradientMatrix(ABC):
@@ -56,6 +66,7 @@ class GradientMatrix(ABC):
         self.n, self.p, self.dtype, self.device, self.ranks = n, p, dtype, device, ranks
         self._last_gram: tuple[Tensor, Tensor] | None = None
         self._last_norms: tuple[Tensor, Tensor] | None = None
+        self._largest_entry: float | None = None
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Tensor:
@@ -79,6 +90,25 @@ class GradientMatrix(ABC):
     def whole(self) -> Tensor:
         """All columns of this rank, (p, n)."""
         return self.read(0, self.p)
+
+    def largest_entry(self) -> float:
+        """Return max |a_ij| over the columns of all ranks: one pass over A. Remembered.
+
+        A storage that is slow to read stops at the first piece whose maximum is ordinary.
+        """
+        if self._largest_entry is None:
+            self._largest_entry = float(self.ranks.max(self._largest_entry_here()))
+        return self._largest_entry
+
+    def _largest_entry_here(self) -> Tensor:
+        """Return max |a_ij| over the columns of this rank; 0 without columns, NaN if one is."""
+        largest = torch.zeros((), dtype=self.dtype, device=self.device)
+        for start in range(0, self.p, self.piece):
+            piece = self.read(start, min(start + self.piece, self.p))
+            largest = torch.maximum(largest, largest_magnitude(piece))
+            if ORDINARY[0] <= float(largest) <= ORDINARY[1]:
+                break
+        return largest
 
     def forward(self, d: Tensor) -> Tensor:
         """A d, shape (n,). Passes over the columns where d is not zero if these are few."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from chita.axes import WITHIN_CHANNEL, Axes, weight_axes
 from chita.matrix import GradientMatrix
+from chita.storage.rescaled import ordinary
 from chita.weights import Weights
 
 # Under the diagonal of the Fisher, which is zero where no sample reaches: a share of its mean over
@@ -89,9 +90,10 @@ def metric_scale(
     """
     if name in OF_WEIGHTS:
         return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
+    matrix, unit = ordinary(matrix)
     diagonal = matrix.ranks.gather(column_square_norms(matrix) / matrix.n)
     scale = shape.map(fisher, diagonal)
-    return torch.maximum(scale, _reach(scale, w0.to(scale.dtype), shape))[columns]
+    return torch.maximum(scale, _reach(scale, w0.to(scale.dtype), shape))[columns] / unit
 
 
 def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:

@@ -47,13 +47,14 @@ def active_set(
 def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> Iterate | None:
     """An IHT update of the full vector that lowers Q and whose support leaves the active set.
 
-    From just beyond the first breaking point, where the support begins to change, the step grows by
-    gamma for as long as Q falls; of the points that left the active set the best is taken.
+    From just beyond the first breaking point, where the support begins to change, or from where Q
+    can be seen to fall, the step grows by gamma for as long as Q falls; of the points that left the
+    active set the best is taken.
     """
     path = Path(problem, x, problem.kept(x))
     known = torch.zeros_like(path.inside)
     known[active] = True
-    tau = path.first_breaking_point() * BEYOND
+    tau = max(path.first_breaking_point() * BEYOND, path.least_visible_step(gamma))
     best: Iterate | None = None
     while 0 < tau < torch.inf:
         point = path.at(tau)

@@ -12,7 +12,7 @@ from torch import Tensor
 from chita.l0.batched_algebra import largest
 from chita.l0.batched_problem import BatchedPoint, BatchedProblem
 from chita.l0.options import Options
-from chita.l0.stepsize import WITHIN
+from chita.l0.stepsize import WITHIN, visible_change
 
 
 class BatchedPath:
@@ -36,6 +36,7 @@ class BatchedPath:
         self.joining = problem.places(largest(outside, problem.largest))
         self.pull = outside.take(self.joining)  # |g| outside, the largest first
         self.g_out = gradient.take(self.joining)
+        self.largest = gradient.abs().amax(1).double()
 
     def _support_near_zero(self, gradient: Tensor) -> Tensor:
         """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
@@ -62,6 +63,13 @@ class BatchedPath:
         curvature = self.A_g.double().square().sum(1) + self.problem.mu * square
         return torch.where(curvature > 0, square / curvature, 0.0)
 
+    def least_visible_step(self, gamma: float) -> Tensor:
+        """Return the least tau, (b,), at which the growth by gamma shows whether Q falls."""
+        slope = self.g_S.double().square().sum(1).maximum(self.largest.square())
+        fit = self.x.rho.double().square().sum(1) / 2
+        rounding = visible_change(self.w.dtype, fit, self.x.objective, gamma)
+        return torch.where(slope > 0, rounding / slope, 0.0)
+
     def at(self, rows: Tensor, tau: Tensor) -> BatchedPoint:
         """The points w(tau) of the blocks `rows`, (r,), for their tau, (r,)."""
         step = tau[:, None].to(self.w.dtype)
@@ -86,9 +94,10 @@ class BatchedPath:
 
 def paper_steps(path: BatchedPath, rows: Tensor, gamma: float) -> BatchedPoint:
     """Algorithm 2 in the blocks `rows`: the optimum of the first piece, or growth by gamma from its
-    end, until Q rises."""
+    end, or from where Q can be seen to fall, until Q rises."""
     tau_c, tau_m = path.first_breaking_point()[rows], path.first_piece_optimum()[rows]
-    tau = torch.where(tau_m < tau_c, tau_m, WITHIN * tau_c)
+    end = (WITHIN * tau_c).maximum(path.least_visible_step(gamma)[rows])
+    tau = torch.where(tau_m < tau_c, tau_m, end)
     best = path.at(rows, tau)
     growing = (tau_m >= tau_c).nonzero()[:, 0]
     while len(growing):

@@ -22,6 +22,7 @@ from chita.l0.batched_problem import BatchedPoint, BatchedProblem, BatchedSoluti
 from chita.l0.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.l0.options import Options, Trace
 from chita.l0.problem import Iterate, Problem
+from chita.l0.scaling import in_ordinary_units
 from chita.matrix import GradientMatrix
 from chita.storage import HeldMatrix
 
@@ -103,12 +104,14 @@ def solve_problem(
     """Solve a problem on tensors; one layer without blocks is the default layout."""
     trace = Trace(options.iterations)
     layout = layout or Layout((problem.matrix.p,))
+    problem, unit = in_ordinary_units(problem)
     x, converged = algorithm.run(problem, k, layout, options, trace)
     # The objective is computed afresh at the end; what the updates of the residual had rounded
     # below it on the way was never reached. (A rival may truly end above where it started.)
     rounded = x.objective * (1 - ROUNDING)
     history = [max(v, x.objective) if v >= rounded else v for v in trace.history] + [x.objective]
-    return Solution(x.w, x.support, x.objective, trace.iterations, converged, history, trace.jitter)
+    objective, *history, jitter = (v / unit / unit for v in (x.objective, *history, trace.jitter))
+    return Solution(x.w, x.support, objective, trace.iterations, converged, history, jitter)
 
 
 @torch.no_grad()
@@ -146,7 +149,7 @@ def solve(
         problem, k, ALGORITHMS[method], options=Options.named(options), layout=layout
     )
     if not math.isfinite(solution.objective):
-        raise ChitaError("the objective overflowed: A or w0 hold too large values; scale them down")
+        raise ChitaError("the objective overflowed: A, w0 or alpha are too large; scale them down")
     if isinstance(w0, Tensor):
         return solution
     return replace(solution, w=solution.w.numpy(), support=solution.support.numpy())
@@ -178,13 +181,15 @@ def _check(
         raise ChitaError(f"k must be an integer from 0 to p = {matrix.p}, got {k!r}")
     if not (_is_finite(lam) and lam >= 0):
         raise ChitaError(f"lam must be a finite number of at least 0, got {lam!r}")
+    if not _is_finite(matrix.n * float(lam)):
+        raise ChitaError(f"lam times n = {matrix.n} must be finite, got lam={lam!r}")
     if not _is_finite(alpha):
         raise ChitaError(f"alpha must be a finite number, got {alpha!r}")
     if method not in get_args(Solver):
         raise ChitaError(f"method must be one of {get_args(Solver)}, got {method!r}")
     if not bool(w0.isfinite().all()):
         raise ChitaError("w0 holds NaN or infinite values")
-    if not bool(matrix.adjoint(w0.new_ones(matrix.n)).isfinite().all()):
+    if not math.isfinite(matrix.largest_entry()):
         raise ChitaError("A holds NaN or infinite values")
 
 

@@ -7,15 +7,21 @@ tau: while tau is small the support stays (the first piece), and there everythin
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from chita.l0.problem import Iterate, Problem, square_distance
+from chita.matrix import largest_magnitude
+
+Number = TypeVar("Number", float, Tensor)
 
 # At tau_c itself two weights are equal and rounding picks one; a step this much shorter is still on
 # the first piece, in float32 too.
 WITHIN = 1 - 1e-5
+SEEN = 4.0  # a change of Q by this many times its rounding is real
 SHRINK = 0.5  # backtracking: the factor by which a step that does not pay is cut
 SMALLEST = 2.0**-40  # and the share of the first step at which the search gives up
 
@@ -47,14 +53,32 @@ class Path:
         """tau_c: the support of w(tau) does not change on [0, tau_c]."""
         return self.problem.constraint.breaking_point(self.x.w, self.g, self.support, self.ranks)
 
+    @cached_property
+    def _squares(self) -> tuple[float, float, float]:
+        """|g_S|^2, |A_S g_S|^2 and |rho|^2."""
+        parts = self.g_S, self.A_g, self.x.rho
+        squares = torch.stack([part.double().square().sum() for part in parts])
+        if self.ranks.rank > 0:  # one sum for all, so that all ranks take the same branches
+            squares[1:] = 0.0
+        square, image, residual = self.ranks.sum(squares).tolist()
+        return square, image, residual
+
     def first_piece_optimum(self) -> float:
         """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
-        square, image = self.g_S.double().square().sum(), self.A_g.double().square().sum()
-        if self.ranks.rank > 0:  # one sum for all, so that all ranks take the same branches
-            image = torch.zeros_like(image)
-        square, image = self.ranks.sum(torch.stack([square, image]))
+        square, image, _ = self._squares
         curvature = image + self.problem.mu * square
-        return float(square / curvature) if curvature > 0 else 0.0
+        return square / curvature if curvature > 0 else 0.0
+
+    def least_visible_step(self, gamma: float) -> float:
+        """Return the least tau beyond tau_c for which Q at tau and at gamma tau tell a fall of Q.
+
+        At a smaller tau, the differences are rounding. Near x, Q falls at least by tau |g_S|^2 on
+        the support, and beyond tau_c by tau M^2, M being the largest |g_j|: j has joined by then.
+        """
+        square, _, residual = self._squares
+        slope = max(square, float(self.ranks.max(largest_magnitude(self.g))) ** 2)
+        rounding = visible_change(self.g.dtype, residual / 2, self.x.objective, gamma)
+        return rounding / slope if slope > 0 else 0.0
 
     def at(self, tau: float) -> Iterate:
         """The point w(tau), its residual updated from x's."""
@@ -71,15 +95,34 @@ class Path:
         return Iterate(w, support, rho, self.problem.objective(w, rho))
 
 
+def visible_change(dtype: torch.dtype, fit: Number, objective: Number, gamma: float) -> Number:
+    """Return how much Q must fall by tau so that the growth to gamma tau is more than rounding.
+
+    Args:
+        dtype: that the residual is rounded to.
+        fit: |rho|^2 / 2.
+        objective: Q, which is summed in float64.
+        gamma: the growth of tau.
+    """
+    rounding = torch.finfo(dtype).eps * fit + torch.finfo(torch.float64).eps * objective
+    return rounding * (SEEN / min(gamma - 1, 1.0))
+
+
 StepRule = Callable[[Path], Iterate]
 
 
 def paper_step(gamma: float) -> StepRule:
-    """Algorithm 2: the optimum of the first piece, or growth by gamma from its end."""
+    """Algorithm 2: the optimum of the first piece, or growth by gamma from its end.
+
+    tau_c is tiny if a weight is nearly zero or the gradient is huge. Q at tau_c is then Q at x to
+    rounding, and the growth starts where Q can be seen to fall.
+    """
 
     def step(path: Path) -> Iterate:
         tau_c, tau_m = path.first_breaking_point(), path.first_piece_optimum()
-        return path.at(tau_m) if tau_m < tau_c else grow(path, WITHIN * tau_c, gamma)
+        if tau_m < tau_c:
+            return path.at(tau_m)
+        return grow(path, max(WITHIN * tau_c, path.least_visible_step(gamma)), gamma)
 
     return step
 

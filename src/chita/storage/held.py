@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from chita.errors import ChitaError
-from chita.matrix import CHUNK, GradientMatrix
+from chita.matrix import CHUNK, GradientMatrix, largest_magnitude
 from chita.ranks import ALONE, Ranks
 from chita.storage.target import Demand, Place, Target
 
@@ -43,6 +43,9 @@ class HeldMatrix(GradientMatrix):
 
     def read(self, start: int, stop: int) -> Tensor:
         return self.stored[start:stop]
+
+    def _largest_entry_here(self) -> Tensor:
+        return largest_magnitude(self.stored if self.gathers_fast else self.stored.t())
 
     def adjoint(self, r: Tensor) -> Tensor:
         batch, rest = self._shared_out()
