@@ -92,6 +92,7 @@ def test_methods_are_resolved_with_their_solver() -> None:
         {"sparsity": 0.5, "at_most": {3: 0.5}},
         {"sparsity": 0.5, "memory": "a lot"},
         {"sparsity": 0.5, "storage": "int8"},
+        {"sparsity": 0.5, "drop_dead": "no"},
     ],
 )
 def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:

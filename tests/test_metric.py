@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from chita.axes import Axes
+from chita.l0.dead import column_sizes
 from chita.l0.options import Options
 from chita.l0.problem import Problem
 from chita.l0.solve import ALGORITHMS, solve_problem
 from chita.matrix import GradientMatrix
-from chita.metric import FLOOR, OF_WEIGHTS, Shape, column_square_norms, metric_scale
+from chita.metric import FLOOR, OF_WEIGHTS, Shape, metric_scale
 from chita.storage import HeldMatrix
 from chita.storage.scaled import ScaledMatrix
 
@@ -58,7 +59,7 @@ def test_the_square_in_the_fisher_metric_is_twice_the_saliency_of_obd() -> None:
     found = (scale_of("fisher", matrix, w0) * w0).square() / 2
     means = torch.cat([channel.mean().expand(6) for channel in channels(diagonal)])
     torch.testing.assert_close(found, saliency + FLOOR * means * w0.square() / 2, rtol=1e-5, atol=0)
-    assert torch.equal(column_square_norms(matrix), matrix.whole().square().sum(1))
+    assert torch.equal(column_sizes(matrix).squares, matrix.whole().square().sum(1))
 
 
 def test_layers_and_channels_have_a_mean_square_of_one() -> None:

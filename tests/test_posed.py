@@ -99,6 +99,85 @@ def test_a_metric_is_computed_once() -> None:
         assert reads == [(0, P)]
 
 
+def test_dead_columns_and_the_fisher_metric_share_one_pass() -> None:
+    reads: list[tuple[int, int]] = []
+
+    class Watched(HeldMatrix):
+        def read(self, start: int, stop: int) -> Tensor:
+            reads.append((start, stop))
+            return super().read(start, stop)
+
+    stage = posed()
+    stage = replace(stage, matrix=Watched(stage.matrix.whole()), drop_dead=True)
+    for metric in ("plain", "fisher", "lamp"):
+        stage.solve(Form(metric, None, True), 0.03)
+        assert reads == [(0, P)]
+
+
+def with_dead(dead: list[int], w0: Tensor | None = None) -> Posed:
+    """A stage whose dead columns have the largest weights, and are dropped."""
+    stage = posed()
+    columns, w = stage.matrix.whole().clone(), stage.w0.clone() if w0 is None else w0
+    columns[dead] = 0.0
+    w[dead] = 10 + numbers(len(dead)).abs()
+    return replace(stage, matrix=HeldMatrix(columns), w0=w, drop_dead=True)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("first_order", [True, False])
+@pytest.mark.parametrize("solver", ["bso", "cd"])
+def test_dead_columns_might_as_well_be_deleted(metric: str, first_order: bool, solver: Any) -> None:
+    dead = [0, 3, 17, 40, 50, 71]
+    live = [j for j in range(P) if j not in dead]
+    stage = replace(with_dead(dead), algorithm=ALGORITHMS[solver])
+    found = stage.solve(Form(metric, None, first_order), 0.03)
+    A, w0, scale = stage.matrix.whole().t(), stage.w0, torch.ones(P, dtype=torch.float64)
+    if metric != "plain":
+        scale = metric_scale(metric, stage.matrix, w0, shape=SHAPE, columns=slice(0, P))
+    truth = chita.solve(
+        (A / scale)[:, live],
+        (w0 * scale)[live],
+        K,
+        lam=0.03,
+        alpha=1 / BATCH if first_order else 0.0,
+        method=solver,
+        iterations=6,
+    )
+    assert found.support.tolist() == [live[j] for j in truth.support]
+    torch.testing.assert_close(found.w[live], truth.w / scale[live])
+    assert not found.w[dead].any() and stage.dead.count == len(dead)
+    kept = replace(stage, drop_dead=False, _measured={}).solve(Form("plain", None, True), 0.03)
+    assert set(dead) <= set(kept.support.tolist())
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("blocks", [(None, 0), (20, 0), (20, 2)])
+@pytest.mark.parametrize("k", [1, K, 60, 70, P])
+def test_every_form_keeps_k_weights_and_live_ones_first(
+    metric: str, blocks: tuple[int | None, int], k: int
+) -> None:
+    dead = list(range(30, 40))
+    stage = replace(with_dead(dead), k=k)
+    form = Form(metric, blocks[0], True, blocks[1])
+    found, (mask, support) = stage.solve(form, 0.03), stage.mask(form)
+    largest = sorted(dead, key=lambda j: -float(stage.w0[j]))
+    for kept, w in ((found.support, found.w), (support, mask)):
+        assert len(kept) == k and int(w.count_nonzero()) == k
+        filled = [j for j in kept.tolist() if j in dead]
+        assert len(filled) == max(0, k - (P - len(dead)))
+        assert torch.equal(w[filled], stage.w0[filled])
+        if metric == "plain":
+            assert set(filled) == set(largest[: len(filled)])
+    assert torch.equal(mask[support], stage.w0[support])
+
+
+def test_a_layer_of_dead_columns_alone_is_ranked_as_any_other() -> None:
+    stage = with_dead([*range(5), *range(48, P)])  # the second layer
+    assert stage.dead.count == 5
+    found = stage.solve(Form("plain", None, True), 0.03)
+    assert bool((found.support >= 48).any()) and not bool((found.support < 5).any())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_stands_still_is_w0_on_the_support(dtype: torch.dtype) -> None:
     stage = posed(dtype=dtype)

@@ -56,6 +56,15 @@ def test_a_sparsity_may_be_a_pattern() -> None:
             prune("--method", "magnitude", *arguments)
 
 
+def test_dead_weights_may_be_kept() -> None:
+    """Those of the border of the images, where none of these has ink."""
+    arguments = ("--sparsity", "0.9", "--method", "chita-bso", "--samples", "50", "--ridge", "0.01")
+    dead, kept = (
+        prune(*arguments, *more)["stages"][0]["dead"] for more in ([], ["--no-drop-dead"])
+    )
+    assert dead > 100 and kept == 0
+
+
 def test_stages_beat_magnitude() -> None:
     magnitude = prune("--sparsity", "0.95", "--method", "magnitude")
     many = prune("--sparsity", "0.95", "--stages", "6", "--samples", "300", "--ridge", "0.001")

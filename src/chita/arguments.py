@@ -45,6 +45,11 @@ def is_count(value: Any) -> bool:
     return is_natural(value) and value >= 1
 
 
+def is_flag(value: Any) -> bool:
+    """None leaves the choice open."""
+    return value is None or isinstance(value, bool)
+
+
 def are_patterns(value: Any) -> bool:
     several = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
     return value is None or isinstance(value, str) or several

@@ -13,6 +13,7 @@ from chita.arguments import (
     are_patterns,
     are_shares,
     is_count,
+    is_flag,
     is_natural,
     is_not_negative,
     is_percentage,
@@ -66,6 +67,7 @@ class PruneConfig:
     block_size: int | None = None
     block_sweeps: int = 0
     metric: str | None = None
+    drop_dead: bool | None = None
     max_loss_increase: float | None = None
     min_accuracy: float | None = None
     pattern: str | None = None
@@ -97,6 +99,7 @@ class PruneConfig:
             require(name, getattr(self, name), are_patterns, what)
         check_loss(self.loss)
         self._check_guard()
+        self._check_drop()
         require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
         require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._check_allocation()
@@ -136,6 +139,14 @@ class PruneConfig:
             raise ChitaError(
                 f"min_accuracy needs labels, which loss={self.loss!r} does not look at; give "
                 "max_loss_increase, the most that it may diverge from the dense network"
+            )
+
+    def _check_drop(self) -> None:
+        require("drop_dead", self.drop_dead, is_flag, "True, False or None")
+        if self.drop_dead and self.resolve_method().curvature != "fisher":
+            raise ChitaError(
+                f"drop_dead=True needs gradients, which method {self.method!r} does not use; "
+                f"{able(lambda method: method.curvature == 'fisher')} do"
             )
 
     def _check_allocation(self) -> None:
@@ -199,6 +210,11 @@ class PruneConfig:
         options = self.resolve_method().options
         options = replace(options, continuation=self.continuation, seed=self.seed)
         return options if self.iterations is None else replace(options, iterations=self.iterations)
+
+    @property
+    def drops_dead(self) -> bool:
+        """Whether the weights of dead columns are removed first, as asked for or by the method."""
+        return self.resolve_method().drops_dead if self.drop_dead is None else self.drop_dead
 
     @property
     def guarded(self) -> bool:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from chita.axes import WITHIN_CHANNEL, Axes, weight_axes
+from chita.l0.dead import ColumnSizes, column_sizes
 from chita.matrix import GradientMatrix
-from chita.storage.rescaled import ordinary
 from chita.weights import Weights
 
 # Under the diagonal of the Fisher, which is zero where no sample reaches: a share of its mean over
@@ -43,9 +43,14 @@ class Shape:
         """That of the prunable weights of a model."""
         return cls(tuple(weight_axes(model, weights).values()))
 
+    @property
+    def sizes(self) -> list[int]:
+        """The number of weights in each layer."""
+        return [math.prod(axes) for axes in self.layers]
+
     def map(self, function: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
         """A function of each layer's part of a vector (p,), seen along its axes."""
-        parts = torch.split(vector, [math.prod(axes) for axes in self.layers])
+        parts = torch.split(vector, self.sizes)
         seen = [part.view(axes) for part, axes in zip(parts, self.layers, strict=True)]
         return torch.cat([function(layer).flatten() for layer in seen])
 
@@ -77,7 +82,13 @@ METRICS = ("plain", "fisher", *OF_WEIGHTS)
 
 
 def metric_scale(
-    name: str, matrix: GradientMatrix, w0: Tensor, *, shape: Shape, columns: slice
+    name: str,
+    matrix: GradientMatrix,
+    w0: Tensor,
+    *,
+    shape: Shape,
+    columns: slice,
+    sizes: ColumnSizes | None = None,
 ) -> Tensor:
     """D for the columns of this rank, (its p,).
 
@@ -87,13 +98,15 @@ def metric_scale(
         w0: the weights of all ranks, (p,).
         shape: of all layers.
         columns: those of this rank.
+        sizes: of these columns, where they are known; otherwise the Fisher metric costs a pass
+            over A.
     """
     if name in OF_WEIGHTS:
         return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
-    matrix, unit = ordinary(matrix)
-    diagonal = matrix.ranks.gather(column_square_norms(matrix) / matrix.n)
+    sizes = column_sizes(matrix) if sizes is None else sizes
+    diagonal = matrix.ranks.gather(sizes.squares / matrix.n)
     scale = shape.map(fisher, diagonal)
-    return torch.maximum(scale, _reach(scale, w0.to(scale.dtype), shape))[columns] / unit
+    return torch.maximum(scale, _reach(scale, w0.to(scale.dtype), shape))[columns] / sizes.unit
 
 
 def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:
@@ -107,15 +120,6 @@ def fisher(diagonal: Tensor) -> Tensor:
     """D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
     floor = FLOOR * _channel_means(diagonal) + LAYER_FLOOR * diagonal.mean()
     return (diagonal + floor).clamp_min(torch.finfo(diagonal.dtype).tiny).sqrt()
-
-
-def column_square_norms(matrix: GradientMatrix) -> Tensor:
-    """|a_j|^2 for each column, (p,): one pass over A."""
-    norms = torch.empty(matrix.p, dtype=matrix.dtype, device=matrix.device)
-    for start in range(0, matrix.p, matrix.piece):
-        stop = min(start + matrix.piece, matrix.p)
-        norms[start:stop] = matrix.read(start, stop).square().sum(1)
-    return norms
 
 
 def _channel_means(layer: Tensor) -> Tensor:

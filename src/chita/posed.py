@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from torch import Tensor
 
@@ -10,9 +11,10 @@ from chita.division import Division
 from chita.guard import Form
 from chita.l0.algorithm import Algorithm, Layout
 from chita.l0.constraint import Constraint
+from chita.l0.dead import ColumnSizes, DeadColumns, column_sizes
 from chita.l0.options import Options
 from chita.l0.problem import Problem
-from chita.l0.solve import Solution, solve_problem
+from chita.l0.solve import Solution
 from chita.l0.threshold import keep
 from chita.matrix import GradientMatrix
 from chita.metric import Shape, metric_scale
@@ -42,6 +44,7 @@ class Posed:
         algorithm: that solves it.
         options: how it runs.
         alpha: the scale of the first-order term, or c itself, (n,).
+        drop_dead: whether the weights of dead columns are removed first (`l0/dead.py`).
     """
 
     matrix: GradientMatrix
@@ -53,6 +56,7 @@ class Posed:
     algorithm: Algorithm
     options: Options
     alpha: float | Tensor
+    drop_dead: bool = False
     _measured: dict[str, Measured] = field(default_factory=dict)
 
     def solve(self, form: Form, ridge: float) -> Solution:
@@ -66,11 +70,13 @@ class Posed:
             constraint=self.constraint,
         )
         options = replace(self.options, block_sweeps=form.block_sweeps)
-        part = solve_problem(
+        part = self.dead.solve(
             problem, self.k, self.algorithm, options=options, layout=self._layout(form)
         )
         if measured.scale is not None:
-            part = replace(part, w=part.w / measured.scale)
+            w0 = self.division.part(self.w0)  # dead weights come back without rounding
+            w = self.dead.restore(part.w / measured.scale, part.support, w0)
+            part = replace(part, w=w)
         return self.division.whole(part)
 
     def still(self, solution: Solution) -> Tensor:
@@ -80,9 +86,27 @@ class Posed:
     def mask(self, form: Form) -> tuple[Tensor, Tensor]:
         """P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
         measured, division = self._in_metric(form.metric), self.division
-        own = self.constraint.largest(measured.w0, self.k, division.ranks)
+        own = self.constraint.largest(self.dead.drop(measured.w0), self.k, division.ranks)
+        own = self.dead.complete(own, measured.w0, constraint=self.constraint, ranks=division.ranks)
         support = division.ranks.gather(own + division.columns.start)
         return keep(self.w0.to(measured.w0.dtype), support), support
+
+    @cached_property
+    def dead(self) -> DeadColumns:
+        """The dead columns of this rank; none where they are not to be dropped."""
+        if not self.drop_dead:
+            return DeadColumns.none(self.matrix.p, self.matrix.device)
+        return DeadColumns.find(
+            self._column_sizes.nonzero,
+            self.shape.sizes,
+            part=self.division.columns,
+            ranks=self.division.ranks,
+        )
+
+    @cached_property
+    def _column_sizes(self) -> ColumnSizes:
+        """One pass over A, shared by dead columns and the Fisher metric."""
+        return column_sizes(self.matrix)
 
     def _layout(self, form: Form) -> Layout:
         layout = self.division.layout
@@ -98,7 +122,12 @@ class Posed:
                 self._measured[metric] = Measured(matrix, w0, None)
             else:
                 scale = metric_scale(
-                    metric, matrix, self.w0, shape=self.shape, columns=self.division.columns
+                    metric,
+                    matrix,
+                    self.w0,
+                    shape=self.shape,
+                    columns=self.division.columns,
+                    sizes=self._column_sizes if metric == "fisher" else None,
                 )
                 self._measured[metric] = Measured(ScaledMatrix(matrix, scale), scale * w0, scale)
         return self._measured[metric]

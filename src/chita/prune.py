@@ -41,6 +41,7 @@ def prune(
     block_size: int | None = None,
     block_sweeps: int = 0,
     metric: str | None = None,
+    drop_dead: bool | None = None,
     max_loss_increase: float | None = None,
     min_accuracy: float | None = None,
     pattern: str | None = None,
@@ -109,6 +110,10 @@ def prune(
             "channel", its size among those of its layer or output channel; "lamp"; or "auto", the
             one of "plain", "fisher" and "lamp" with the least held-out loss. The default of method
             "auto" is "auto", that of the others "plain".
+        drop_dead: whether to remove first the weights that no sample depends on, those of columns
+            of A that are zero; they stay only where nothing else can fill the support. A layer of
+            such columns alone is exempt. By default the CHITA methods and "auto" do, and the others
+            do not.
         max_loss_increase: a floor for "auto": the sparsest network is searched for whose held-out
             loss exceeds that of the dense one by no more.
         min_accuracy: another one: the least accuracy on held-out samples, in percent.
@@ -173,6 +178,7 @@ def prune(
         block_size=block_size,
         block_sweeps=block_sweeps,
         metric=metric,
+        drop_dead=drop_dead,
         max_loss_increase=max_loss_increase,
         min_accuracy=min_accuracy,
         pattern=pattern,

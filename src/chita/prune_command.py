@@ -119,6 +119,13 @@ def prune_command(
             f"{', '.join(TRIED_METRICS)}. For --method auto it is auto by default, else plain."
         ),
     ] = None,
+    drop_dead: Annotated[
+        bool | None,
+        typer.Option(
+            help="Remove first the weights that no sample depends on; auto and the CHITA methods "
+            "do by default, the others do not."
+        ),
+    ] = None,
     max_loss_increase: Annotated[
         float | None,
         typer.Option(help="The sparsest network whose held-out loss rises by no more."),
@@ -186,6 +193,7 @@ def prune_command(
         block_size=block_size,
         block_sweeps=block_sweeps,
         metric=metric,
+        drop_dead=drop_dead,
         max_loss_increase=max_loss_increase,
         min_accuracy=min_accuracy,
         pattern=pattern,

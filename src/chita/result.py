@@ -42,8 +42,9 @@ class StageRow:
     `block_size`, `block_sweeps` and `first_order` are the form of its problem, `step` the share of
     the displacement it took, `candidates` all that was tried before, with their held-out losses (on
     a half of many samples: stages take turns with the halves), and `why` says in words what was
-    chosen. A stage is not accepted where it falls below a floor that was asked for: its weights
-    were put back.
+    chosen. `dead` counts the columns of A that were zero and whose weights were therefore removed
+    first, in layers that have other columns. A stage is not accepted where it falls below a floor
+    that was asked for: its weights were put back.
     """
 
     stage: int
@@ -69,6 +70,7 @@ class StageRow:
     first_order: bool = True
     step: float = 1.0
     accuracy: float | None = None
+    dead: int = 0
     why: str = ""
     candidates: list[dict[str, Any]] = field(default_factory=list, repr=False)
 

@@ -177,7 +177,8 @@ class Run:
         start, guarded_before = time.perf_counter(), self._guard_seconds()
         around = self.curvature.at(w0)
         middle = time.perf_counter()
-        chosen = self.choose(around, w0, self.supports.kept(sparsity), number)
+        posed = self.pose(around, w0, self.supports.kept(sparsity))
+        chosen = self.choose(posed, number)
         solution = chosen.choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
@@ -221,6 +222,7 @@ class Run:
             **asdict(chosen.form),
             step=chosen.step,
             accuracy=measurement.accuracy,
+            dead=posed.dead.count,
             why=chosen.why,
             candidates=[trial.to_dict() for trial in chosen.trials],
         )
@@ -230,9 +232,9 @@ class Run:
     def _guard_seconds(self) -> float:
         return self.held_out.seconds + self.measured.seconds
 
-    def choose(self, around: Around, w0: Tensor, k: int, number: int) -> Guarded:
-        """What the stage does: the solution of the best candidate, or of the only one."""
-        posed = Posed(
+    def pose(self, around: Around, w0: Tensor, k: int) -> Posed:
+        """The problem of a stage that keeps k weights."""
+        return Posed(
             around.matrix,
             w0,
             k,
@@ -242,7 +244,11 @@ class Run:
             algorithm=self.method.algorithm,
             options=self.config.resolve_options(),
             alpha=around.alpha,
+            drop_dead=self.config.drops_dead,
         )
+
+    def choose(self, posed: Posed, number: int) -> Guarded:
+        """What the stage does: the solution of the best candidate, or of the only one."""
         if self.held_out.batches:
             losses = self.held_out.turn(number) if self.config.guarded else self.held_out.losses
             return self.guard.choose(

@@ -102,6 +102,8 @@ def pick_store(
     work = plan_work(method, layout, forms, n=n, kept=kept, device=device)
     if config.held_out_for is not None:
         work = replace(work, solves=SOLVES * work.solves)
+    if config.drops_dead and work.batch is not None:
+        work = replace(work, solves=work.solves + 1)  # the pass that finds dead columns
     return Planner(config.budget, work, dtype)
 
 

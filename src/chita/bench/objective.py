@@ -60,6 +60,7 @@ class Objective:
                     sparsity=sparsity,
                     lam=self.lam,
                     block_size=contender.block_size,
+                    drop_dead=False,  # one problem for all
                 )
                 return {"objective": solution.objective}
 

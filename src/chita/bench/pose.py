@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,10 @@ from chita.config import kept_weights
 from chita.errors import ChitaError
 from chita.gradients import gradient_matrix, layer_inputs
 from chita.l0.algorithm import Layout
+from chita.l0.dead import DeadColumns, column_sizes
 from chita.l0.options import Options
 from chita.l0.problem import Problem
-from chita.l0.solve import Solution, solve_problem
+from chita.l0.solve import Solution
 from chita.memory import check_memory
 from chita.methods import Method
 from chita.storage import HeldMatrix
@@ -43,6 +45,12 @@ class Posed:
     w0: Tensor
     moments: Sequence[Tensor] = ()
 
+    @cached_property
+    def dead(self) -> DeadColumns:
+        """The dead columns of A."""
+        nonzero = column_sizes(HeldMatrix(self.stored)).nonzero
+        return DeadColumns.find(nonzero, self.weights.sizes, part=slice(None))
+
     @torch.no_grad()
     def solve(
         self,
@@ -53,17 +61,21 @@ class Posed:
         alpha: float = 0.0,
         block_size: int | None = None,
         options: Options | None = None,
+        drop_dead: bool | None = None,
     ) -> Solution:
         """What the method makes of the problem, in one stage; the objective is that on A for all.
 
-        A matrix remembers its last Gram product; here each solve starts without such memories.
+        Dead columns are dropped if the method does so by default, or as `drop_dead` says. A matrix
+        remembers its last Gram product; here each solve starts without such memories.
         """
         layout = Layout(self.weights.sizes, block_size)
         matrix = HeldMatrix(self.stored)
         check_memory(method, layout, matrix.n, self.weights.device)
         by_inputs = method.curvature == "inputs"
         seen = LayerInputs(self.moments, self.w0) if by_inputs else matrix
-        solution = solve_problem(
+        drop = method.drops_dead if drop_dead is None else drop_dead
+        dead = self.dead if drop else DeadColumns.none(matrix.p, matrix.device)
+        solution = dead.solve(
             Problem.build(seen, self.w0, lam=lam, alpha=alpha),
             kept_weights(matrix.p, sparsity),
             method.algorithm,

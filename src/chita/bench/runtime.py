@@ -73,6 +73,7 @@ class Runtime:
                         sparsity=self.sparsity,
                         lam=self.lam,
                         block_size=contender.block_size,
+                        drop_dead=False,  # objectives of one problem
                     ),
                     repeats=self.repeats,
                     device=subject.device,

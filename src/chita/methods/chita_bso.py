@@ -9,5 +9,10 @@ from chita.l0.solve import ALGORITHMS
 from chita.methods.method import Method
 
 CHITA_BSO = Method(
-    "chita-bso", "fisher", ALGORITHMS["bso"], options=Options(iterations=5), streams=True
+    "chita-bso",
+    "fisher",
+    ALGORITHMS["bso"],
+    options=Options(iterations=5),
+    streams=True,
+    drops_dead=True,
 )

@@ -3,4 +3,4 @@
 from chita.l0.solve import ALGORITHMS
 from chita.methods.method import Method
 
-CHITA_CD = Method("chita-cd", "fisher", ALGORITHMS["cd"], streams=True)
+CHITA_CD = Method("chita-cd", "fisher", ALGORITHMS["cd"], streams=True, drops_dead=True)

@@ -28,6 +28,7 @@ class Method:
         stages: how many stages it takes by default.
         options: how its algorithm runs by default.
         streams: its solver reads A piece by piece, so that it may be spilled or shared.
+        drops_dead: it removes the weights of dead columns first by default (`l0/dead.py`).
         constrained: its supports keep to limits and patterns (`l0/constraint.py`).
         memory: (layout, n) -> the bytes it needs beside A, where these are many; float32 assumed.
     """
@@ -38,5 +39,6 @@ class Method:
     stages: int = 1
     options: Options = field(default_factory=Options)
     streams: bool = False
+    drops_dead: bool = False
     constrained: bool = True
     memory: Callable[[Layout, int], int] = _little
