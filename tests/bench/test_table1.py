@@ -202,21 +202,3 @@ def test_cells_of_another_version_are_computed_again(tmp_path: Path) -> None:
     accuracy = {row["method"]: row["accuracy"] for row in rows if row["choice"] == "grid"}
     assert float(accuracy["CBS"]) == 1.0
     assert float(accuracy["CHITA"]) > 50
-
-
-@pytest.mark.parametrize("network", ["mlpnet", "resnet20"])
-def test_the_grids_of_the_rows_of_chita(network: str) -> None:
-    """Ridges times first order for the paper's algorithm; each setting is in one row."""
-    for method in ("chita-bso", "chita++"):
-        rows = [entry for entry in ENTRIES if entry.method == method]
-        for setting in paper_grid(network, method):
-            assert sum(entry.takes(setting) for entry in rows) == 1
-    chita = [s for s in paper_grid(network, "chita-bso") if s.block_size is None]
-    plain = [s for s in chita if not s.continuation]
-    fixed = {(s.ridge, s.first_order) for s in plain if s.ridge != "auto"}
-    assert fixed == {(r, f) for r in (1e-4, 1e-3, 1e-2, 1e-1) for f in (False, True)}
-    assert len(chita) == 2 * len(plain) == 18
-    paper = [s for s in paper_grid(network, "chita++") if s.schedule == "exponential"]
-    assert len(paper) == 9
-    assert {(s.stages, s.hold, s.start) for s in paper} == {(15, 0.0, 0.2)}
-    assert {s.augment for s in paper} == {network == "resnet20"}
