@@ -95,8 +95,10 @@ def prune(
         ridge: lambda, or "auto" to pick it by the loss on held-out calibration samples.
         first_order: whether the model of the loss has its first-order term, scaled by 1/m.
         stages: f; 60 for "auto" (at most) and CHITA++, 1 for the others by default.
-        schedule: "exponential", "linear", "constant" or "polynomial"; by default the stages of
-            "auto" adapt, and those of the others are polynomial.
+        schedule: "exponential" (each stage covers half of the remaining way, as in the paper's
+            experiments), "geometric" (each stage divides the density by the same number),
+            "linear", "constant" or "polynomial"; by default the stages of "auto" adapt, and those
+            of the others are polynomial.
         start: the sparsity of the first stage.
         hold: the last share of the stages that stays at the target.
         iterations: IHT updates at most a stage; 50 for CHITA-CD, 5 for CHITA-BSO and CHITA++ by

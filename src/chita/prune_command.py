@@ -46,6 +46,7 @@ from chita.report.tables import counts_table, layer_table, summary_table
 from chita.result import PruneResult
 from chita.resume import StageFile
 from chita.say import say, say_json
+from chita.schedule import MESHES
 
 SPARSITY = 0.9  # unless one is given
 
@@ -81,8 +82,8 @@ def prune_command(
     schedule: Annotated[
         str | None,
         typer.Option(
-            help="exponential, linear, constant or polynomial; auto adapts its stages by default, "
-            "others take polynomial."
+            help=f"One of {', '.join(MESHES)}; auto adapts its stages by default, others take "
+            "polynomial."
         ),
     ] = None,
     start: Annotated[float, typer.Option(help="Sparsity of the first stage.")] = 0.2,

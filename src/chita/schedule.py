@@ -7,21 +7,53 @@ from numbers import Integral
 
 from chita.errors import ChitaError
 
-# Each mesh gives the share of the way from the first sparsity to the target at x in [0, 1], as a
-# function of x and the ratio of the last density to the first.
-MESHES: dict[str, Callable[[float, float], float]] = {
-    # density falls by a constant factor: small steps of sparsity near the target
-    "exponential": lambda x, ratio: (1 - ratio**x) / (1 - ratio) if ratio < 1 else x,
-    "linear": lambda x, ratio: x,
-    "constant": lambda x, ratio: 1.0,
-    "polynomial": lambda x, ratio: 1 - (1 - x) ** 3,  # Zhu and Gupta's cubic
+# A mesh maps (i, last, ratio) to the share of the way from the first sparsity to the target that
+# step i of 0, ..., last has covered; `ratio` is the target density divided by the first density.
+Mesh = Callable[[int, int, float], float]
+
+
+def _exponential(i: int, last: int, ratio: float) -> float:
+    """The mesh of the paper's experiments: each step covers half of what the last one left.
+
+    The factor 1 / (1 - 2^-last) makes the last step reach the target. Negative powers underflow to
+    zero, so `last` may be large.
+    """
+    return (1 - 2.0**-i) / (1 - 2.0**-last)
+
+
+def _geometric(i: int, last: int, ratio: float) -> float:
+    """Each step divides the density by the same number, so steps are small near the target."""
+    return (1 - ratio ** (i / last)) / (1 - ratio) if ratio < 1 else i / last
+
+
+def _linear(i: int, last: int, ratio: float) -> float:
+    """Each step adds the same to the sparsity."""
+    return i / last
+
+
+def _constant(i: int, last: int, ratio: float) -> float:
+    """All steps are at the target."""
+    return 1.0
+
+
+def _polynomial(i: int, last: int, ratio: float) -> float:
+    """The cubic of Zhu and Gupta."""
+    return 1 - (1 - i / last) ** 3
+
+
+MESHES: dict[str, Mesh] = {
+    "exponential": _exponential,
+    "geometric": _geometric,
+    "linear": _linear,
+    "constant": _constant,
+    "polynomial": _polynomial,
 }
 
 
 def sparsities(
     schedule: str, target: float, *, stages: int, start: float, hold: float
 ) -> list[float]:
-    """The sparsity of each stage, the last exactly `target`.
+    """Return the sparsity of each stage: non-decreasing, the last exactly `target`.
 
     Args:
         schedule: a name in MESHES.
@@ -40,6 +72,8 @@ def sparsities(
     start = min(start, target)
     held = min(int(hold * stages), stages - 1)
     rising = stages - held
-    mesh, ratio = MESHES[schedule], (1 - target) / (1 - start)
-    ramp = [start + (target - start) * mesh(t / (rising - 1), ratio) for t in range(rising - 1)]
+    mesh, last, ratio = MESHES[schedule], rising - 1, (1 - target) / (1 - start)
+    shares = (mesh(i, last, ratio) for i in range(last))
+    # Rounding may carry start + (target - start) past the target.
+    ramp = [min(start + (target - start) * share, target) for share in shares]
     return ramp + [target] * (held + 1)

@@ -1,15 +1,17 @@
 """The benchmarks that make figures, at their smallest."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from chita.bench.benchmark import Benchmark, run_benchmark
+from chita import zoo
+from chita.bench.benchmark import Bench, Benchmark, run_benchmark
 from chita.bench.first_order import FirstOrder
 from chita.bench.objective import Objective
 from chita.bench.ridge import RidgeEffect
 from chita.bench.runtime import Runtime
-from chita.bench.schedules import Schedules
+from chita.bench.schedules import MESHES, Schedules, StageSetting
 from tests.bench.small import embedded, read_csv
 
 
@@ -47,15 +49,33 @@ def test_objective(tmp_path: Path) -> None:
 
 
 def test_schedules(tmp_path: Path) -> None:
-    rows = run(Schedules(stages=3, samples=200, target=0.95), tmp_path)
-    assert len(rows) == 9
-    sparsities = [row["sparsity"] for row in rows if row["schedule"] == "linear"]
-    assert sparsities == ["0.2", "0.575", "0.95"]
-    last = {row["schedule"]: float(row["accuracy"]) for row in rows if row["stage"] == "3"}
-    first = {row["schedule"]: float(row["accuracy"]) for row in rows if row["stage"] == "1"}
+    settings = {"mlpnet": StageSetting(lam=1e-3, samples=200)}
+    rows = run(Schedules(stages=3, target=0.95, settings=settings), tmp_path)
+    assert list(rows[0]) == [
+        "network", "schedule", "images", "stage", "sparsity", "accuracy", "standard_error",
+    ]  # fmt: skip
+    assert len(rows) == 15
+    assert {row["images"] for row in rows} == {"plain"}  # MLPNet is trained without augmentation
+    of = {(row["schedule"], row["stage"]): row for row in rows}
+    assert [of["linear", stage]["sparsity"] for stage in "123"] == ["0.2", "0.575", "0.95"]
+    assert [of["exponential", stage]["sparsity"] for stage in "123"] == ["0.2", "0.7", "0.95"]
+    assert of["geometric", "2"]["sparsity"] == "0.8"
+    first = {name: float(row["accuracy"]) for (name, stage), row in of.items() if stage == "1"}
+    last = {name: float(row["accuracy"]) for (name, stage), row in of.items() if stage == "3"}
     assert first["linear"] > 96
     assert last["linear"] < first["linear"]
     assert last["constant"] > first["constant"] + 1  # each stage mends the one before
+
+
+def test_schedules_tell_augmented_images_from_plain_ones(tmp_path: Path) -> None:
+    """ResNet20's images are augmented in all meshes; the paper's mesh has plain ones too."""
+    (subject,) = embedded(tmp_path).subjects.values()
+    resnet20 = replace(subject, name="resnet20", network=zoo.get("resnet20"))
+    keys = [cell.key for cell in Schedules().cells(Bench({"resnet20": resnet20}, 1))]
+    images = {mesh: [k["images"] for k in keys if k["schedule"] == mesh] for mesh in MESHES}
+    assert images.pop("exponential") == ["augmented", "plain"]
+    assert set(images) == {"geometric", "linear", "polynomial", "constant"}
+    assert all(each == ["augmented"] for each in images.values())
 
 
 def test_ridge(tmp_path: Path) -> None:

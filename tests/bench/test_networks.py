@@ -64,6 +64,26 @@ def test_calibration_follows_the_seed(tmp_path: Path) -> None:
     assert not torch.equal(targets[0], targets[2])
 
 
+def test_calibration_images_are_augmented_if_asked_for(resnet20: Subject) -> None:
+    plain, other, augmented, again = (
+        next(iter(resnet20.calibration(0, **arguments)))
+        for arguments in ({}, {"augment": False}, {"augment": True}, {"augment": True})
+    )
+    assert torch.equal(plain[0], other[0])
+    assert torch.equal(augmented[0], again[0])
+    assert torch.equal(plain[1], augmented[1])  # the same images, moved and mirrored
+    assert not torch.equal(plain[0], augmented[0])
+    batches = resnet20.calibration(0, augment=True)
+    assert not torch.equal(next(iter(batches))[0], next(iter(batches))[0])  # anew in each pass
+
+
+def test_a_network_trained_without_augmentation_is_not_augmented(tmp_path: Path) -> None:
+    (subject,) = find_subjects(None, device=torch.device("cpu"), out=tmp_path).values()
+    assert not subject.augments
+    with pytest.raises(ChitaError, match=r"augment=True.*mlpnet-embedded"):
+        subject.calibration(0, augment=True)
+
+
 def test_imagenet_adds_the_networks_whose_weights_are_there(tmp_path: Path) -> None:
     for part in ("train", "val"):
         save_classes(tmp_path / "images" / part, classes=2, each=2)

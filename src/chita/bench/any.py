@@ -16,6 +16,7 @@ from chita.bench.any_layout import CANDIDATE, DENSE, any_rows, any_text, draw_an
 from chita.bench.any_specimens import Specimen, find_specimens
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
+from chita.bench.settings import version_key
 from chita.bench.write import Report
 from chita.clock import timed
 from chita.evaluate import accuracy
@@ -84,6 +85,7 @@ def _cell(specimen: Specimen, seed: int, contender: str, sparsity: float, **argu
         "sparsity": sparsity,
         "seed": seed,
         **arguments,
+        **version_key(arguments.get("method", "")),
     }
 
     def compute() -> dict[str, Any]:

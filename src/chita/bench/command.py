@@ -17,6 +17,7 @@ from chita.bench.objective import Objective
 from chita.bench.ridge import RidgeEffect
 from chita.bench.runtime import Runtime
 from chita.bench.scale import Scale
+from chita.bench.schedules import QUICK_SETTINGS as QUICK_STAGES
 from chita.bench.schedules import Schedules
 from chita.bench.settings import quick_grid
 from chita.bench.stepsize import StepSize
@@ -42,7 +43,7 @@ BENCHMARKS = {
     "table1": Sizes(Table1(), Table1({"mlpnet": (0.9, 0.98)}, quick_grid)),
     "runtime": Sizes(Runtime(), Runtime(samples=100, quick=True)),
     "objective": Sizes(Objective(), Objective((0.8, 0.9, 0.98), samples=200, quick=True)),
-    "schedules": Sizes(Schedules(), Schedules(samples=300)),
+    "schedules": Sizes(Schedules(), Schedules(settings=QUICK_STAGES)),
     "ridge": Sizes(
         RidgeEffect(),
         RidgeEffect(300, iterations=(0, 5, 20, 100, 300), sparsities=(0.9, 0.98)),

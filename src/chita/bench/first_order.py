@@ -17,6 +17,7 @@ from chita.bench.cells import Cell, Record
 from chita.bench.networks import Subject
 from chita.bench.panels import draw_lines
 from chita.bench.pose import pose_subject
+from chita.bench.settings import version_key
 from chita.bench.stages import run_stages
 from chita.bench.trace import fisher_trace, hessian_trace
 from chita.bench.write import Report, Row, as_markdown
@@ -64,6 +65,7 @@ class FirstOrder:
             "samples": self.samples,
             "lam": RIDGE,
             "seed": seed,
+            **version_key("chita++"),
         }
 
     def _pruned(self, subject: Subject, seed: int, m: int, scale: str) -> Cell:

@@ -53,10 +53,28 @@ class Subject:
         """The test set."""
         return data.Batches(self.splits.test, self.network.batch_size, device=self.device)
 
-    def calibration(self, seed: int) -> data.Batches:
-        """The training set in an order drawn from the seed."""
-        shuffled = self.splits.train.shuffled(seed)
-        return data.Batches(shuffled, self.network.batch_size, device=self.device)
+    @property
+    def augments(self) -> bool:
+        """Whether the network was trained on augmented images."""
+        return self.network.recipe.augment is not None
+
+    def calibration(self, seed: int, *, augment: bool = False) -> data.Batches:
+        """Return the training set in an order drawn from the seed.
+
+        Args:
+            seed: of the order and of the augmentation.
+            augment: augment the images as in training (pad, crop and flip for ResNet20), anew in
+                each pass. Raises ChitaError for a network that was trained without augmentation.
+        """
+        if augment and not self.augments:
+            raise ChitaError(f"augment=True: {self.name} was trained without augmentation")
+        return data.Batches(
+            self.splits.train.shuffled(seed),
+            self.network.batch_size,
+            augment=self.network.recipe.augment if augment else None,
+            seed=seed,
+            device=self.device,
+        )
 
     def model(self, seed: int) -> nn.Module:
         """The trained network; ResNet20's batch norm is re-estimated over augmented data, as in the

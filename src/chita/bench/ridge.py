@@ -18,6 +18,7 @@ from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
 from chita.bench.panels import draw_lines
 from chita.bench.pose import Posed, pose_subject
+from chita.bench.settings import version_key
 from chita.bench.write import Report, Row, as_markdown
 from chita.evaluate import accuracy
 from chita.l0.options import Options
@@ -67,6 +68,7 @@ class RidgeEffect:
                 "iterations": iterations,  # None for those of the method
                 "samples": self.samples,
                 "seed": seed,
+                **version_key(RUNS[run].name),
             }
 
             def compute() -> dict[str, Any]:

@@ -20,6 +20,7 @@ from chita.bench.cells import Cell, Record
 from chita.bench.contenders import Contender, as_published, contenders
 from chita.bench.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.bench.pose import Posed, pose_subject
+from chita.bench.settings import version_key
 from chita.bench.write import Report, Row, as_markdown
 from chita.clock import timed
 from chita.l0.solve import Solution
@@ -63,6 +64,7 @@ class Runtime:
                 "samples": self.samples,
                 "sparsity": self.sparsity,
                 "lam": self.lam,
+                **version_key(contender.method.name),
             }
 
             def compute() -> dict[str, Any]:

@@ -21,22 +21,28 @@ def run_stages(
     batch: int,
     lam: float,
     alpha: float,
+    block_size: int | None = None,
+    augment: bool = False,
 ) -> Iterator[nn.Module]:
-    """The network after each stage (one and the same, changed in place).
+    """Yield the network after each stage (one and the same, changed in place).
 
     Args:
         subject: what is pruned.
-        seed: of the network's batch norm and of the order of the data.
+        seed: of the network's batch norm, the order of the data and their augmentation.
         sparsities: tau_1 to tau_f, one for each stage.
         samples: n.
         batch: m.
         lam: the ridge lambda of all stages.
         alpha: the scale of the first-order term.
+        block_size: solve in blocks of at most this size (algorithm 6).
+        augment: take gradients on augmented images.
     """
     model = subject.model(seed)
-    stream = SampleStream(subject.calibration(seed))
+    stream = SampleStream(subject.calibration(seed, augment=augment))
     for sparsity in sparsities:
         posed = pose(model, subject.network.prunable, stream, samples=samples, batch=batch)
-        solution = posed.solve(METHODS["chita++"], sparsity=sparsity, lam=lam, alpha=alpha)
+        solution = posed.solve(
+            METHODS["chita++"], sparsity=sparsity, lam=lam, alpha=alpha, block_size=block_size
+        )
         posed.weights.assign(solution.w)
         yield model

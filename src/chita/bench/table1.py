@@ -1,7 +1,8 @@
 """tab:accuracy: every method at the paper's sparsities, as the paper picks lambda and as we do.
 
-"grid" is the setting of the method's grid with the best mean accuracy on the test set, as in the
-paper; "auto" is ridge="auto", chosen on held-out calibration samples.
+"grid" is the setting of the row's grid with the best mean accuracy on the test set, as in the
+paper; "auto" is ridge="auto", chosen on held-out calibration samples. Each figure comes with the
+setting it was measured with and the number of settings that were compared for it.
 """
 
 from __future__ import annotations
@@ -12,18 +13,30 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
-from chita.bench import paper
+from chita.bench import entries, paper
 from chita.bench.average import standard_error
 from chita.bench.benchmark import Bench
 from chita.bench.cells import Cell, Record
+from chita.bench.entries import Entry
 from chita.bench.networks import Subject
-from chita.bench.settings import DEFAULTS, Setting, has_no_ridge, paper_grid
+from chita.bench.settings import DEFAULTS, Setting, has_no_ridge, paper_grid, version_key
 from chita.bench.table1_layout import draw_table1, table1_text
 from chita.bench.write import Report, Row
 from chita.evaluate import accuracy
 from chita.prune import prune
 
-COLUMNS = ("network", "method", "sparsity", "choice", "accuracy", "standard_error", "paper")
+COLUMNS = (
+    "network",
+    "method",
+    "sparsity",
+    "choice",
+    "accuracy",
+    "standard_error",
+    "paper",
+    "seeds",
+    "setting",
+    "grid_size",
+)
 CHOICES = ("grid", "auto")
 NOT_MEASURED = "n/a"
 NEEDS_IMAGENET = "needs ImageNet"
@@ -31,6 +44,8 @@ IMAGENET_METHODS = {  # the networks that need ImageNet, and the methods the pap
     "mobilenetv1": ("magnitude", "woodfisher", "cbs", "chita-bso", "chita++"),
     "resnet50": ("magnitude", "m-fac", "chita-bso"),
 }
+
+Groups = dict[Setting, list[float]]  # accuracies, one for each seed
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Table1:
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
             if subject.network.name in self.sparsities  # the paper has no folded MobileNetV1
-            for method in IMAGENET_METHODS.get(subject.name, _methods())
+            for method in IMAGENET_METHODS.get(subject.name, entries.METHODS)
             for sparsity in self.sparsities[subject.network.name]
             for setting in self.grid(subject.network.name, method)
         ]
@@ -64,23 +79,24 @@ class Table1:
         )
 
 
-def _methods() -> list[str]:
-    """The methods of the table; CHITA's single stage is chita-bso."""
-    return [name for name in paper.NAMES if name != "chita-cd"]
-
-
 def _cell(subject: Subject, setting: Setting, sparsity: float, seed: int) -> Cell:
-    key = {"network": subject.name, "sparsity": sparsity, "seed": seed, **vars(setting)}
+    key = {
+        "network": subject.name,
+        "sparsity": sparsity,
+        "seed": seed,
+        **vars(setting),
+        **version_key(setting.method),
+    }
 
     def compute() -> dict[str, Any]:
-        arguments: dict[str, Any] = {**vars(setting), "include": subject.network.prunable}
         result = prune(
             subject.model(seed),
-            subject.calibration(seed),
+            subject.calibration(seed, augment=setting.augment),
             sparsity=sparsity,
+            include=subject.network.prunable,
             progress=False,
             seed=seed,
-            **arguments,
+            **setting.arguments(),
         )
         return {
             "accuracy": accuracy(result.model, subject.test),
@@ -92,39 +108,65 @@ def _cell(subject: Subject, setting: Setting, sparsity: float, seed: int) -> Cel
 
 
 def _measured_rows(records: Sequence[Record]) -> Iterator[Row]:
-    places = dict.fromkeys((r["key"]["network"], r["key"]["sparsity"]) for r in records)
-    for network in dict.fromkeys(network for network, _ in places):
-        sparsities = sorted(sparsity for name, sparsity in places if name == network)
-        for method, sparsity, choice in product(_methods(), sparsities, CHOICES):
-            here = {"network": network, "method": method, "sparsity": sparsity}
-            found = [r for r in records if here.items() <= r["key"].items()]
-            figures = _best(found, choice)
-            yield {
-                **here,
-                "choice": choice,
-                "accuracy": statistics.mean(figures) if figures else NOT_MEASURED,
-                "standard_error": standard_error(figures),
-                "paper": paper.paper_accuracy(network, method, sparsity),
-                "seeds": len(figures),
-            }
+    """Yield a row for each network, entry, sparsity and choice."""
+    by_place: dict[tuple[str, float], list[Record]] = {}
+    for record in records:
+        place = record["key"]["network"], record["key"]["sparsity"]
+        by_place.setdefault(place, []).append(record)
+    for network in dict.fromkeys(network for network, _ in by_place):
+        sparsities = sorted(sparsity for name, sparsity in by_place if name == network)
+        here = [_by_setting(by_place[network, sparsity]) for sparsity in sparsities]
+        for entry in entries.ENTRIES:
+            groups = [_of_entry(each, entry) for each in here]
+            if not (entry.main or any(groups)):
+                continue
+            for (sparsity, group), choice in product(zip(sparsities, groups, strict=True), CHOICES):
+                yield _row(network, entry, sparsity, choice, group)
 
 
-def _best(records: Sequence[Record], choice: str) -> list[float]:
-    """The accuracies, one for each seed, of the setting that the choice falls on.
+def _row(network: str, entry: Entry, sparsity: float, choice: str, groups: Groups) -> Row:
+    compared = _compared(groups, choice)
+    setting = max(compared, key=lambda each: statistics.mean(compared[each]), default=None)
+    figures = compared[setting] if setting is not None else []
+    return {
+        "network": network,
+        "method": entry.title,
+        "sparsity": sparsity,
+        "choice": choice,
+        "accuracy": statistics.mean(figures) if figures else NOT_MEASURED,
+        "standard_error": standard_error(figures),
+        "paper": _published(network, entry, sparsity),
+        "seeds": len(figures),
+        "setting": setting.describe() if setting is not None else None,
+        "grid_size": len(compared),
+    }
+
+
+def _by_setting(records: Sequence[Record]) -> Groups:
+    """Return the accuracies of each setting, one for each seed."""
+    groups: Groups = {}
+    for record in records:
+        groups.setdefault(_setting(record), []).append(record["accuracy"])
+    return groups
+
+
+def _of_entry(groups: Groups, entry: Entry) -> Groups:
+    return {s: each for s, each in groups.items() if s.method == entry.method and entry.takes(s)}
+
+
+def _compared(groups: Groups, choice: str) -> Groups:
+    """Return the settings among which the choice is made.
 
     Where some settings have more seeds than others, only those with the most compete. A method
     without lambda has one setting, which is both choices.
     """
-    groups: dict[Setting, list[float]] = {}
-    for record in records:
-        groups.setdefault(_setting(record), []).append(record["accuracy"])
-    automatic = {s: figures for s, figures in groups.items() if s.ridge == "auto"}
-    fixed = {s: figures for s, figures in groups.items() if s.ridge != "auto"}
-    by_choice = automatic if choice == "auto" else fixed
-    chosen = groups if all(has_no_ridge(s.method) for s in groups) else by_choice
-    most = max((len(figures) for figures in chosen.values()), default=0)
-    complete = [figures for figures in chosen.values() if len(figures) == most]
-    return max(complete, key=statistics.mean, default=[])
+    chosen = {
+        setting: figures
+        for setting, figures in groups.items()
+        if has_no_ridge(setting.method) or (setting.ridge == "auto") == (choice == "auto")
+    }
+    most = max(map(len, chosen.values()), default=0)
+    return {setting: figures for setting, figures in chosen.items() if len(figures) == most}
 
 
 def _setting(record: Record) -> Setting:
@@ -132,17 +174,14 @@ def _setting(record: Record) -> Setting:
     return Setting(**{field.name: key[field.name] for field in fields(Setting)})
 
 
+def _published(network: str, entry: Entry, sparsity: float) -> float | None:
+    return paper.paper_accuracy(network, entry.method, sparsity) if entry.in_paper else None
+
+
 def _imagenet_rows() -> Iterator[Row]:
-    """What waits for the networks and the data: the paper's figures alone."""
+    """Yield the paper's figures for the networks that need ImageNet."""
     for network, methods in IMAGENET_METHODS.items():
-        for method, sparsity in product(methods, paper.SPARSITIES[network]):
-            yield {
-                "network": network,
-                "method": method,
-                "sparsity": sparsity,
-                "choice": "grid",
-                "accuracy": NEEDS_IMAGENET,
-                "standard_error": None,
-                "paper": paper.paper_accuracy(network, method, sparsity),
-                "seeds": 0,
-            }
+        shown = [entry for entry in entries.ENTRIES if entry.main and entry.method in methods]
+        for entry, sparsity in product(shown, paper.SPARSITIES[network]):
+            row = _row(network, entry, sparsity, "grid", {})
+            yield {**row, "accuracy": NEEDS_IMAGENET}

@@ -22,7 +22,13 @@ EXPLANATION = """\
 "grid" picks the setting by test accuracy, as the paper does; "auto" lets chita choose lambda on
 held-out calibration samples; in brackets the standard error and the number of seeds. The paper's
 figures are for its own checkpoints; it draws those of ResNet50 without stating them. Rows that say
-"needs ImageNet" wait for these networks and their data."""
+"needs ImageNet" wait for these networks and their data.
+
+"CHITA" is the paper's algorithm; "CHITA, continuation", which is not in the paper, reaches small
+supports by way of larger ones. "CHITA++, paper's 15 stages" has the paper's number of stages and
+its exponential mesh; "CHITA++" has stages and a mesh of our choice. The more settings are compared
+on the test set, the higher is the best of them: the line under each table states their number for
+each method, and the CSV and JSON files state the setting behind each figure."""
 
 
 def table1_text(rows: Sequence[Row]) -> str:
@@ -33,17 +39,34 @@ def table1_text(rows: Sequence[Row]) -> str:
         dense = paper.DENSE[paper.paper_network(network)]
         parts.append(f"## {TITLES[network]} (the paper's dense network: {dense})")
         parts.append(as_markdown(_lines(of_network)))
+        if sizes := _grid_sizes(of_network):
+            parts.append(f'Settings compared by "grid": {sizes}.')
     return "\n\n".join(parts)
 
 
 def _lines(rows: Sequence[Row]) -> list[Row]:
+    """Return a line for each method and choice, and one for the paper where it has figures."""
+    in_paper = {row["method"] for row in rows if row["paper"] is not None}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
-        method, column = paper.NAMES[row["method"]], str(row["sparsity"])
-        for source in ("paper", row["choice"]):
+        method, column = row["method"], str(row["sparsity"])
+        sources = ("paper", row["choice"]) if method in in_paper else (row["choice"],)
+        for source in sources:
             line = lines.setdefault((method, source), {"method": method, "": source})
             line[column] = _published(row) if source == "paper" else _measured(row)
     return list(lines.values())
+
+
+def _grid_sizes(rows: Sequence[Row]) -> str:
+    """Return how many settings each method's figures are the best of, as text."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        if row["choice"] == "grid" and row["grid_size"]:
+            sizes.setdefault(row["method"], set()).add(row["grid_size"])
+    return "; ".join(
+        f"{method} {min(found)}" + (f" to {max(found)}" if len(found) > 1 else "")
+        for method, found in sizes.items()
+    )
 
 
 def _published(row: Row) -> str:
@@ -78,7 +101,7 @@ def draw_table1(figure: Figure, rows: Sequence[Row]) -> None:
                     color=f"C{number}" if number < 10 else "k",
                     markersize=3,
                     linewidth=1,
-                    label=paper.NAMES[method] if column == "accuracy" and known else None,
+                    label=method if column == "accuracy" and known else None,
                 )
         axes.set(xlabel="sparsity (%)", ylabel="test accuracy (%)", title=TITLES[network])
         axes.grid(alpha=0.3)

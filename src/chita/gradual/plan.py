@@ -55,4 +55,4 @@ class TrainingPlan:
             return self.sparsity
         if step <= begin:
             return 0.0
-        return self.sparsity * MESHES["polynomial"]((step - begin) / (end - begin), 0.0)
+        return self.sparsity * MESHES["polynomial"](step - begin, end - begin, 0.0)

@@ -98,9 +98,9 @@ VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
             ("accuracy",),
             x_form="count",
             y_form="percent",
-            curve=("schedule",),
+            curve=("schedule", "images"),
         ),
-        replace(_ACCURACY, curve=("schedule",)),
+        replace(_ACCURACY, curve=("schedule", "images")),
     ),
     "ridge": (
         View(
