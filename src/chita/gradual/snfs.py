@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from chita.gradual.dense_layers import bounded_counts, bounds
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.rigl import drop, grow
-from chita.layer_counts import share_out, uniform_counts
+from chita.layer_counts import share_out
 from chita.weights import Patterns
 
 SMOOTHING = 0.9  # of the momentum
@@ -26,6 +27,11 @@ class SNFS(Masked):
     The layers whose weights have the larger momentum on average, which reduce the error most, get
     more of what was freed; in a layer, the missing weights of largest momentum grow. Momentum is
     the smoothed gradient of all weights, kept here: that of an optimizer is clipped to the mask.
+
+    The first layer stays dense, and so should downsampling convolutions: leave these out with
+    `include`. This is the partially dense setting of Dettmers and Zettlemoyer (section on ImageNet,
+    after Mostafa and Wang); their other one has no dense layer. All other layers start equally
+    sparse, the last one included.
 
     Args:
         model: whose weights are trained, from fresh ones.
@@ -47,7 +53,9 @@ class SNFS(Masked):
         super().__init__(model, optimizer, plan, include=include)
         self._share = share
         self._momentum = [torch.zeros_like(magnitude) for magnitude in self.magnitudes()]
-        self.keep_random(uniform_counts(self.weights.sizes, self.k))
+        least = bounds(self.shapes, self.k)
+        self._dense = [count == size for count, size in zip(least, self.weights.sizes, strict=True)]
+        self.keep_random(bounded_counts(self.weights.sizes, self.k, least))
 
     def share_at(self, epoch: int) -> float:
         """The share of the weights that go before that epoch."""
@@ -56,8 +64,17 @@ class SNFS(Masked):
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
         if epoch == 0:  # there is no momentum yet
             return
-        momentum = [m.abs() for m in self._momentum]
-        self.kept = regrown(self.kept, self.magnitudes(), momentum, share=self.share_at(epoch))
+        kept, magnitudes = self.kept, self.magnitudes()
+        sparse = [layer for layer, dense in enumerate(self._dense) if not dense]
+        masks = regrown(
+            [kept[layer] for layer in sparse],
+            [magnitudes[layer] for layer in sparse],
+            [self._momentum[layer].abs() for layer in sparse],
+            share=self.share_at(epoch),
+        )
+        for layer, mask in zip(sparse, masks, strict=True):
+            kept[layer] = mask
+        self.kept = kept
 
     def after_step(self) -> None:
         super().after_step()
