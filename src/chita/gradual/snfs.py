@@ -19,6 +19,9 @@ from chita.weights import Patterns
 
 SMOOTHING = 0.9  # of the momentum
 LEAST = 1e-12  # the momentum of a layer that has none yet
+# Below this share of the layer's mean momentum a weight is dead: when its unit dies, its momentum
+# falls by a factor of SMOOTHING in each step, and does not reach zero for a thousand steps.
+DEAD = 1e-3
 
 
 class SNFS(Masked):
@@ -107,7 +110,10 @@ def regrown(
     ]
     left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
     # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
-    alive = [int((~k & (m > 0)).sum()) for k, m in zip(left, momentum, strict=True)]
+    alive = [
+        int((~mask & (m > DEAD * mean)).sum())
+        for mask, m, mean in zip(left, momentum, means, strict=True)
+    ]
     room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
     grown = share_out(sum(dropped), means, room)
     return [grow(*layer) for layer in zip(left, momentum, grown, strict=True)]
