@@ -50,6 +50,16 @@ def test_weights_of_a_dead_unit_do_not_grow_while_others_can(left: float) -> Non
     assert int(after[1].sum()) == 12
 
 
+def test_weights_that_grew_and_stayed_at_zero_move_elsewhere() -> None:
+    """3 of the first layer's are stuck, more than the share that goes, with momentum left over."""
+    kept = [torch.arange(12) < 6, torch.arange(40) < 12]
+    magnitudes = [torch.arange(12.0) - 2, 1 + torch.rand(40)]
+    magnitudes[0][:3] = 0
+    after = regrown(kept, magnitudes, [torch.full((12,), 5.0), torch.ones(40)], share=0.2)
+    assert not after[0][:3].any()
+    assert sum(int(mask.sum()) for mask in after) == 18
+
+
 def test_without_momentum_nothing_breaks() -> None:
     kept = [torch.arange(6) < 4, torch.arange(6) < 4]
     after = regrown(kept, [torch.rand(6)] * 2, [torch.zeros(6)] * 2, share=0.5)

@@ -96,14 +96,21 @@ def regrown(
 ) -> list[Tensor]:
     """The masks after each layer's smallest weights were dropped and as many grown in all.
 
+    A kept weight that is exactly zero has had no gradient since it grew: its unit is dead. All such
+    weights are dropped, and do not grow again while others can.
+
     Args:
         kept: a mask (s,) for each layer.
         magnitudes: |w|, (s,) for each layer.
         momentum: its magnitude, (s,) for each layer.
         share: of each layer's weights that are dropped.
     """
+    stuck = [mask & (w == 0) for mask, w in zip(kept, magnitudes, strict=True)]
+    momentum = [m.masked_fill(mask, 0.0) for m, mask in zip(momentum, stuck, strict=True)]
     counts = [int(mask.sum()) for mask in kept]
-    dropped = [int(share * count) for count in counts]
+    dropped = [
+        max(int(share * count), int(mask.sum())) for count, mask in zip(counts, stuck, strict=True)
+    ]
     means = [
         max(float((m * mask).sum()) / max(count, 1), LEAST)
         for m, mask, count in zip(momentum, kept, counts, strict=True)
