@@ -1,12 +1,19 @@
 import pytest
 
-from chita.bench.average import average, standard_error
+from chita.bench.average import average, near_best, standard_error
 
 
 def test_standard_error_is_that_of_the_mean() -> None:
     assert standard_error([1.0, 2.0, 3.0, 4.0]) == pytest.approx((5 / 3) ** 0.5 / 2)
     assert standard_error([1.0]) is None
     assert standard_error([]) is None
+
+
+def test_means_within_two_errors_of_the_difference_are_near_the_best() -> None:
+    assert near_best([90.0, 89.5, 89.4], [0.2, 0.15, 0.15]) == [True, True, False]
+    assert near_best([80.0, 90.0], [0.1, 0.1]) == [False, True]
+    assert near_best([90.0, 89.9], [None, 0.1]) == [None, None]  # nothing is known of the best
+    assert near_best([90.0, 89.9], [0.1, None]) == [True, None]
 
 
 def test_all_fields_but_those_named_are_averaged_over() -> None:

@@ -60,3 +60,20 @@ def test_every_benchmark_of_the_paper_is_there() -> None:
         "table1", "runtime", "objective", "schedules", "ridge", "first-order", "stepsize",
         "gradual", "scale", "any",
     ]  # fmt: skip
+
+
+def test_trainings_are_averaged_over_three_seeds_and_all_else_over_five(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: dict[str, int] = {}
+    monkeypatch.setattr(
+        command, "run_benchmark", lambda name, _, bench, __: seeds.update({name: bench.seeds})
+    )
+    for name in command.BENCHMARKS:
+        bench(name, "--out", str(tmp_path))
+    assert seeds.pop("gradual") == 3
+    assert set(seeds.values()) == {5}
+    bench("gradual", "--out", str(tmp_path), "--seeds", "2")
+    assert seeds["gradual"] == 2
+    bench("gradual", "--out", str(tmp_path), "--quick")
+    assert seeds["gradual"] == 1

@@ -1,7 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
+from chita.config import kept_weights
+from chita.gradual import train_sparse
+from chita.gradual.recipe import shipped_recipe
 from chita.gradual.snfs import SNFS, regrown
+from chita.zoo import NETWORKS, MLPNet
+from tests.gradual.small import small_splits
 from tests.gradual.training import SIZES, accuracy, run, sgd, small_model, small_plan, zeros
 
 
@@ -29,15 +36,28 @@ def test_a_full_layer_passes_on_what_it_cannot_take() -> None:
     assert [int(mask.sum()) for mask in after] == [6, 6]
 
 
-def test_weights_of_a_dead_unit_do_not_grow_while_others_can() -> None:
-    """8 are freed, and 8 of the first layer's have no momentum."""
+@pytest.mark.parametrize("left", [0.0, 0.9**40])
+def test_weights_of_a_dead_unit_do_not_grow_while_others_can(left: float) -> None:
+    """8 are freed, and 8 of the first layer's have no momentum, or what 40 steps left of a little.
+
+    A weight of the latter kind grew, stayed at zero and was taken for one that is kept.
+    """
     kept = [torch.arange(12) < 4, torch.arange(40) < 12]
     alive = torch.arange(12) < 4
-    after = regrown(
-        kept, [torch.rand(12), torch.rand(40)], [100.0 * alive, torch.ones(40)], share=0.5
-    )
+    momentum = torch.where(alive, 100.0, left)
+    after = regrown(kept, [torch.rand(12), torch.rand(40)], [momentum, torch.ones(40)], share=0.5)
     assert after[0].equal(alive)
     assert int(after[1].sum()) == 12
+
+
+def test_weights_that_grew_and_stayed_at_zero_move_elsewhere() -> None:
+    """3 of the first layer's are stuck, more than the share that goes, with momentum left over."""
+    kept = [torch.arange(12) < 6, torch.arange(40) < 12]
+    magnitudes = [torch.arange(12.0) - 2, 1 + torch.rand(40)]
+    magnitudes[0][:3] = 0
+    after = regrown(kept, magnitudes, [torch.full((12,), 5.0), torch.ones(40)], share=0.2)
+    assert not after[0][:3].any()
+    assert sum(int(mask.sum()) for mask in after) == 18
 
 
 def test_without_momentum_nothing_breaks() -> None:
@@ -76,6 +96,21 @@ def test_the_number_of_weights_stays_and_moves_between_layers() -> None:
     snfs.finalize()
     assert sum(zeros(model)) >= sum(SIZES) - k
     assert accuracy(model) > 0.9
+
+
+def test_exactly_k_weights_are_not_zero_though_units_die() -> None:
+    """A hidden unit of MLPNet dies in the first epoch from these weights: 10 were missing."""
+    model, network = MLPNet(), NETWORKS["mlpnet"]
+    recipe = replace(shipped_recipe("mlpnet"), epochs=7)
+    history = train_sparse(
+        model,
+        small_splits(2000),
+        recipe,
+        method="snfs",
+        sparsity=0.9,
+        include=network.prunable,
+    )
+    assert history.nonzeros == kept_weights(history.weights, 0.9)
 
 
 def test_the_share_falls_on_a_cosine() -> None:

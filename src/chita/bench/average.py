@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,29 @@ from chita.bench.cells import Record
 def standard_error(figures: Sequence[float]) -> float | None:
     """Of the mean; None for fewer than two figures."""
     return statistics.stdev(figures) / len(figures) ** 0.5 if len(figures) > 1 else None
+
+
+def near_best(means: Sequence[float], errors: Sequence[float | None]) -> list[bool | None]:
+    """Return which means the seeds cannot tell from the best one.
+
+    These are at most two standard errors of the difference below the largest mean:
+    best - mean <= 2 sqrt(e_best^2 + e^2).
+
+    Args:
+        means: over the seeds, one for each method.
+        errors: their standard errors; None where there is one seed.
+
+    Returns:
+        True or False for each mean, None where a standard error is missing.
+    """
+    best = max(range(len(means)), key=lambda i: means[i])
+    largest = errors[best]
+    return [
+        None
+        if error is None or largest is None
+        else means[best] - mean <= 2 * math.hypot(largest, error)
+        for mean, error in zip(means, errors, strict=True)
+    ]
 
 
 def average(records: Sequence[Record], by: Sequence[str], figure: str) -> list[dict[str, Any]]:

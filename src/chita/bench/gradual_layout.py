@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 EXPLANATION = """\
 Every method trains for the same number of epochs: those marked * from fresh weights, as in their
-papers, all others from the same dense network. The relative drop is (pruned - dense) / dense in
-percent. In brackets the standard error, where there are several seeds. The last tables are the
-paper's own, on other networks and other data; all but CHITA's figures in them come from the
-literature, and methods there differ in their dense networks."""
+papers, all others from the same trained network. The first row of each table is a dense network
+trained from fresh weights for these epochs, by the same recipe: the reference for the methods
+marked *. The relative drop is (pruned - dense) / dense in percent, where dense is the trained
+network. The last tables are the paper's own, on other networks and other data; all but CHITA's
+figures in them come from the literature, and methods there differ in their dense networks."""
+SEVERAL_SEEDS = """\
+Accuracies are means over the seeds, with the standard error of the mean in brackets. Those in bold
+are at most two standard errors of the difference below the best method at that sparsity: the seeds
+do not tell these methods apart. The order of the rows has no meaning. Error bars in the figure are
+two standard errors to each side."""
 
 
 def gradual_text(rows: Sequence[Row]) -> str:
@@ -26,12 +32,22 @@ def gradual_text(rows: Sequence[Row]) -> str:
         f"## {first['network']}, {first['epochs']} epochs, {_seeds(rows)} "
         f"(dense: {first['dense']:.2f})"
     )
-    parts = [EXPLANATION, heading]
-    for target in dict.fromkeys(row["target"] for row in rows):
-        parts.append(as_markdown([_measured(row) for row in rows if row["target"] == target]))
+    several = [SEVERAL_SEEDS] if any(row["standard_error"] is not None for row in rows) else []
+    parts = [EXPLANATION, *several, heading]
+    parts += [as_markdown([_measured(row) for row in part]) for part in _parts(rows).values()]
     for title, published in TABLES.items():
         parts += [f"## {title}", as_markdown([_stated(row) for row in published])]
     return "\n\n".join(parts)
+
+
+def _parts(rows: Sequence[Row]) -> dict[float, list[Row]]:
+    """The rows of each sparsity, below those of the dense reference, in the order given."""
+    references = [row for row in rows if row["target"] == 0]
+    targets = dict.fromkeys(row["target"] for row in rows if row["target"] != 0)
+    return {
+        target: [*references, *(row for row in rows if row["target"] == target)]
+        for target in targets or {0.0: None}
+    }
 
 
 def _seeds(rows: Sequence[Row]) -> str:
@@ -43,10 +59,11 @@ def _seeds(rows: Sequence[Row]) -> str:
 
 def _measured(row: Row) -> Row:
     error = row["standard_error"]
+    mean = f"**{row['accuracy']:.2f}**" if row["near_best"] else f"{row['accuracy']:.2f}"
     return {
-        "method": row["method"] + (" *" if row["from_scratch"] else ""),
+        "method": _name(row),
         "sparsity (%)": f"{row['sparsity']:.2f}",
-        "pruned accuracy": f"{row['accuracy']:.2f}" + ("" if error is None else f" ({error:.2f})"),
+        "accuracy": mean + ("" if error is None else f" ({error:.2f})"),
         "relative drop (%)": f"{row['relative_drop']:.2f}",
         "remaining parameters": f"{row['remaining']:,}",
     }
@@ -62,25 +79,40 @@ def _stated(row: Published) -> Row:
     }
 
 
+def _name(row: Row) -> str:
+    return str(row["method"]) + (" *" if row["from_scratch"] else "")
+
+
 def draw_gradual(figure: Figure, rows: Sequence[Row]) -> None:
-    """A panel for each sparsity with a bar for each method, the best on top; CHITA's stands out."""
-    targets = list(dict.fromkeys(row["target"] for row in rows))
-    figure.set_size_inches(5.2 * len(targets), 4.2)
-    for place, target in enumerate(targets, start=1):
-        panel = sorted(
-            (row for row in rows if row["target"] == target), key=lambda row: float(row["accuracy"])
-        )
-        axes = figure.add_subplot(1, len(targets), place)
+    """Draw a panel for each sparsity with a bar for each row of its table, in the same order.
+
+    Error bars are two standard errors long on each side. The dense reference is grey.
+    """
+    parts = _parts(rows)
+    figure.set_size_inches(5.2 * len(parts), 4.2)
+    for place, (target, part) in enumerate(parts.items(), start=1):
+        axes = figure.add_subplot(1, len(parts), place)
         axes.barh(
-            [row["method"] + (" *" if row["from_scratch"] else "") for row in panel],
-            [row["accuracy"] for row in panel],
-            xerr=[row["standard_error"] or 0.0 for row in panel],
-            color=["C1" if row["method"] == "CHITA" else "C0" for row in panel],
+            [_name(row) for row in part],
+            [row["accuracy"] for row in part],
+            xerr=[2 * (row["standard_error"] or 0.0) for row in part],
+            color=[_colour(row) for row in part],
         )
-        # The lowest methods may have learned nothing: what differs among the others is to be seen.
-        middle = panel[len(panel) // 2]["accuracy"]
-        best, dense = panel[-1]["accuracy"], panel[-1]["dense"]
-        axes.set_xlim(max(0.0, middle - 2 * (dense - middle) - 2), max(best, dense) + 0.5)
-        axes.axvline(dense, color="k", linewidth=0.8, linestyle="--")
-        axes.set(title=f"{target:.0%} sparse", xlabel="test accuracy (%), dashed: dense")
+        axes.invert_yaxis()  # the first row on top, as in the table
+        axes.set_xlim(*_limits([row["accuracy"] for row in part], part[-1]["dense"]))
+        axes.axvline(part[-1]["dense"], color="k", linewidth=0.8, linestyle="--")
+        axes.set(title=f"{target:.0%} sparse", xlabel="test accuracy (%), dashed: dense, trained")
         axes.grid(axis="x", alpha=0.3)
+
+
+def _colour(row: Row) -> str:
+    if row["target"] == 0:
+        return "0.6"
+    return "C1" if row["method"] == "CHITA" else "C0"
+
+
+def _limits(accuracies: Sequence[float], dense: float) -> tuple[float, float]:
+    """Bounds of the axis. The lowest methods may have learned nothing: the others must differ."""
+    ordered = sorted(accuracies)
+    middle = ordered[len(ordered) // 2]
+    return max(0.0, middle - 2 * (dense - middle) - 2), max(ordered[-1], dense) + 0.5

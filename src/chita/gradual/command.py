@@ -44,7 +44,9 @@ def gradual_command(
     data_name: DataName = None,
     val_split: ValSplit = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "chita-bso",
+    method: Annotated[
+        str, typer.Option(help=f"One of {', '.join(METHODS)}; or dense, with --sparsity 0.")
+    ] = "chita-bso",
     epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
     recipe_file: Annotated[
         Path | None, typer.Option("--recipe", help="YAML; that of the network by default.")

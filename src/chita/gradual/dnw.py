@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from chita.config import kept_weights
+from chita.gradual.dense_layers import bounded_counts, bounds
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.sparsifier import Sparsifier
-from chita.layer_counts import top_k_mask, uniform_counts
+from chita.layer_counts import top_k_mask
 from chita.weights import Patterns, Weights
 
 
@@ -19,8 +20,12 @@ class DNW(Sparsifier):
     """The forward pass uses the largest weights of each layer; the gradient reaches all of them.
 
     All weights are kept and trained: one outside the network moves by the gradient it would have
-    inside, straight through the threshold, and joins when it is large enough. All layers are
-    equally sparse.
+    inside, straight through the threshold, and joins when it is large enough.
+
+    The first layer is dense and all others, the last one included, are equally sparse. This is the
+    better of the two settings in Wortsman et al. (section on training sparse neural networks:
+    "First Layer Dense" has 75.0 % for ResNet50 with a tenth of the weights, "All Layers Sparse"
+    74.0 %).
 
     Args:
         model: whose weights are trained, from fresh ones.
@@ -38,9 +43,9 @@ class DNW(Sparsifier):
         include: Patterns = None,
     ) -> None:
         self.weights = Weights(model, include)
-        self._counts = uniform_counts(
-            self.weights.sizes, kept_weights(self.weights.size, plan.sparsity)
-        )
+        k = kept_weights(self.weights.size, plan.sparsity)
+        least = bounds([weight.parameter.shape for weight in self.weights], k)
+        self._counts = bounded_counts(self.weights.sizes, k, least)
 
     def effective(self) -> dict[str, Tensor]:
         """w where it is among the largest and 0 elsewhere; as a function of w, the identity."""

@@ -6,9 +6,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.config import kept_weights
+from chita.gradual.dense_layers import bounded_counts, bounds
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
-from chita.layer_counts import top_k_mask, uniform_counts
+from chita.layer_counts import top_k_mask
 from chita.weights import Patterns
 
 
@@ -17,6 +18,10 @@ class Incremental(Masked):
 
     The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3) to the target s. What
     was pruned once is zero, hence among the smallest from then on.
+
+    The first convolution and the depthwise ones stay dense, as in Zhu and Gupta's sparse MobileNets
+    (section on MobileNets), which are the Incremental rows of the paper's table. All other layers,
+    the last one included, have one sparsity.
 
     Args:
         model: whose weights are trained.
@@ -37,10 +42,15 @@ class Incremental(Masked):
     ) -> None:
         super().__init__(model, optimizer, plan, include=include)
         self._every = every
+        self._least = self.least()  # of the target: a layer must not gain weights on the way there
+
+    def least(self) -> list[int]:
+        """Return the fewest weights that each layer keeps in the end."""
+        return bounds(self.shapes, self.k, depthwise=True)
 
     def counts(self, k: int) -> list[int]:
         """The weights kept in each layer, k in all."""
-        return uniform_counts(self.weights.sizes, k)
+        return bounded_counts(self.weights.sizes, k, self._least)
 
     def after_step(self) -> None:
         super().after_step()

@@ -43,6 +43,11 @@ class Masked(Sparsifier):
         self._step = 0
 
     @property
+    def shapes(self) -> list[torch.Size]:
+        """The shape of the weights of each layer."""
+        return [weight.parameter.shape for weight in self.weights]
+
+    @property
     def kept(self) -> list[Tensor]:
         """A bool mask for each layer, flat."""
         return list(torch.split(self._mask.kept, list(self.weights.sizes)))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
+from chita.gradual.dense import Dense
 from chita.gradual.dnw import DNW
 from chita.gradual.gmp import GMP
 from chita.gradual.incremental import Incremental
@@ -71,13 +72,18 @@ METHODS: dict[str, GradualMethod] = {
     "snfs": GradualMethod("SNFS", SNFS, from_scratch=True),
     "dnw": GradualMethod("DNW", DNW, from_scratch=True),
 }
+# What the methods are compared with: trained from fresh weights for as long, without pruning.
+REFERENCES: dict[str, GradualMethod] = {
+    "dense": GradualMethod("Dense, same epochs", Dense, from_scratch=True),
+}
 
 
 def get_method(name: str) -> GradualMethod:
-    """The method of that name."""
-    if name not in METHODS:
-        raise ChitaError(f"method must be one of {', '.join(METHODS)}, got {name!r}")
-    return METHODS[name]
+    """The method or the reference of that name."""
+    known = METHODS | REFERENCES
+    if name not in known:
+        raise ChitaError(f"method must be one of {', '.join(known)}, got {name!r}")
+    return known[name]
 
 
 def make_sparsifier(
@@ -92,7 +98,7 @@ def make_sparsifier(
     """The sparsifier of a method, for a training that is planned.
 
     Args:
-        name: in METHODS.
+        name: in METHODS or REFERENCES.
         model: whose weights are trained.
         optimizer: that trains them; it must still take in the sparsifier's groups.
         plan: of the training.

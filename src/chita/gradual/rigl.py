@@ -20,6 +20,11 @@ class RigL(Masked):
     It starts from random weights of each layer, as many as Erdős-Rényi-Kernel gives it, and their
     number never changes. The share that is exchanged falls on a cosine to zero.
 
+    Erdős-Rényi-Kernel applies to all layers, the first and the last included, as in Evci et al.
+    (section 3, "Sparsity distribution"): it makes small layers denser than large ones. The first
+    layer is dense in their uniform distribution, which the paper's table does not use, and in their
+    network of 99 % sparsity.
+
     Args:
         model: whose weights are trained, from fresh ones.
         optimizer: that trains them.
@@ -45,7 +50,7 @@ class RigL(Masked):
         self._every = every
         self._share = share
         self._end = until * plan.steps
-        self.counts = erk_counts([w.parameter.shape for w in self.weights], self.k)
+        self.counts = erk_counts(self.shapes, self.k)
         self.keep_random(self.counts)
 
     def share_at(self, step: int) -> float:

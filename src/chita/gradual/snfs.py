@@ -10,14 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from chita.gradual.dense_layers import bounded_counts, bounds
 from chita.gradual.masked import Masked
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.rigl import drop, grow
-from chita.layer_counts import share_out, uniform_counts
+from chita.layer_counts import share_out
 from chita.weights import Patterns
 
 SMOOTHING = 0.9  # of the momentum
 LEAST = 1e-12  # the momentum of a layer that has none yet
+# Below this share of the layer's mean momentum a weight is dead: when its unit dies, its momentum
+# falls by a factor of SMOOTHING in each step, and does not reach zero for a thousand steps.
+DEAD = 1e-3
 
 
 class SNFS(Masked):
@@ -26,6 +30,11 @@ class SNFS(Masked):
     The layers whose weights have the larger momentum on average, which reduce the error most, get
     more of what was freed; in a layer, the missing weights of largest momentum grow. Momentum is
     the smoothed gradient of all weights, kept here: that of an optimizer is clipped to the mask.
+
+    The first layer stays dense, and so should downsampling convolutions: leave these out with
+    `include`. This is the partially dense setting of Dettmers and Zettlemoyer (section on ImageNet,
+    after Mostafa and Wang); their other one has no dense layer. All other layers start equally
+    sparse, the last one included.
 
     Args:
         model: whose weights are trained, from fresh ones.
@@ -47,7 +56,9 @@ class SNFS(Masked):
         super().__init__(model, optimizer, plan, include=include)
         self._share = share
         self._momentum = [torch.zeros_like(magnitude) for magnitude in self.magnitudes()]
-        self.keep_random(uniform_counts(self.weights.sizes, self.k))
+        least = bounds(self.shapes, self.k)
+        self._dense = [count == size for count, size in zip(least, self.weights.sizes, strict=True)]
+        self.keep_random(bounded_counts(self.weights.sizes, self.k, least))
 
     def share_at(self, epoch: int) -> float:
         """The share of the weights that go before that epoch."""
@@ -56,8 +67,17 @@ class SNFS(Masked):
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
         if epoch == 0:  # there is no momentum yet
             return
-        momentum = [m.abs() for m in self._momentum]
-        self.kept = regrown(self.kept, self.magnitudes(), momentum, share=self.share_at(epoch))
+        kept, magnitudes = self.kept, self.magnitudes()
+        sparse = [layer for layer, dense in enumerate(self._dense) if not dense]
+        masks = regrown(
+            [kept[layer] for layer in sparse],
+            [magnitudes[layer] for layer in sparse],
+            [self._momentum[layer].abs() for layer in sparse],
+            share=self.share_at(epoch),
+        )
+        for layer, mask in zip(sparse, masks, strict=True):
+            kept[layer] = mask
+        self.kept = kept
 
     def after_step(self) -> None:
         super().after_step()
@@ -76,21 +96,31 @@ def regrown(
 ) -> list[Tensor]:
     """The masks after each layer's smallest weights were dropped and as many grown in all.
 
+    A kept weight that is exactly zero has had no gradient since it grew: its unit is dead. All such
+    weights are dropped, and do not grow again while others can.
+
     Args:
         kept: a mask (s,) for each layer.
         magnitudes: |w|, (s,) for each layer.
         momentum: its magnitude, (s,) for each layer.
         share: of each layer's weights that are dropped.
     """
+    stuck = [mask & (w == 0) for mask, w in zip(kept, magnitudes, strict=True)]
+    momentum = [m.masked_fill(mask, 0.0) for m, mask in zip(momentum, stuck, strict=True)]
     counts = [int(mask.sum()) for mask in kept]
-    dropped = [int(share * count) for count in counts]
+    dropped = [
+        max(int(share * count), int(mask.sum())) for count, mask in zip(counts, stuck, strict=True)
+    ]
     means = [
         max(float((m * mask).sum()) / max(count, 1), LEAST)
         for m, mask, count in zip(momentum, kept, counts, strict=True)
     ]
     left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
     # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
-    alive = [int((~k & (m > 0)).sum()) for k, m in zip(left, momentum, strict=True)]
+    alive = [
+        int((~mask & (m > DEAD * mean)).sum())
+        for mask, m, mean in zip(left, momentum, means, strict=True)
+    ]
     room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
     grown = share_out(sum(dropped), means, room)
     return [grow(*layer) for layer in zip(left, momentum, grown, strict=True)]

@@ -27,6 +27,9 @@ class SoftThreshold(Sparsifier):
     end s is scaled once more, by a factor found by bisection, and the few smallest weights above k
     go, so that exactly k are left.
 
+    Every layer learns a threshold, the first and the last included, as in Kusupati et al.: no layer
+    is dense by rule.
+
     Args:
         model: whose weights are trained.
         optimizer: that trains them.

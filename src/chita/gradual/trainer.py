@@ -63,7 +63,7 @@ def train_sparse(
         model: with trained weights, unless the method trains from fresh ones, which it then gets.
         data: to train on, and to test on after each epoch.
         recipe: what is done for how long.
-        method: a name in `chita.gradual.methods.METHODS`.
+        method: a name in `chita.gradual.methods.METHODS`, or "dense", with a sparsity of 0.
         sparsity: the share of the prunable weights that are zero in the end, in [0, 1).
         seed: of all that is drawn at random.
         device: where the model is trained.

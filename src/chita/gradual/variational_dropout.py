@@ -35,7 +35,8 @@ class VariationalDropout(Sparsifier):
     How sparse the network gets depends on the weight of the divergence, 1 / N by the theory for N
     samples, which Gale et al. tune for each sparsity. Here it starts there, grows while the share
     of weights above 3 is behind the cubic on the way to the target, and falls while it is ahead.
-    In the end exactly k weights are left: those with the smallest alpha.
+    In the end exactly k weights are left: those with the smallest alpha. No layer is dense by rule:
+    one threshold of alpha holds for all (Molchanov et al., section 4).
 
     Args:
         model: whose weights are trained; the prunable ones must belong to Linear or Conv2d layers.
