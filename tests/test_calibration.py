@@ -107,13 +107,42 @@ def test_held_out_samples_may_be_given(given: str) -> None:
 
 
 def test_samples_of_the_same_content_stay_together() -> None:
+    """Of 120 samples, 18 would choose and 12 measure: each part gets one content, ten times."""
     model, (x, t) = tiny(), points(12)
     watch = Watch(model)
     prune(model, cut((x.repeat(10, 1), t.repeat(10)), 8), ridge="auto", batch=4, stages=3)
     seen: dict[bool, set[float]] = {True: set(), False: set()}
     for inputs, gradients in passes(watch):
         seen[gradients].update(inputs[:, 0].tolist())
-    assert len(seen[True]) == 9 and len(seen[False]) == 3 and not seen[True] & seen[False]
+    assert len(seen[True]) == 10 and len(seen[False]) == 2 and not seen[True] & seen[False]
+
+
+def test_augmented_samples_without_labels(caplog: pytest.LogCaptureFixture) -> None:
+    """They are kept as they were read first, and the model's answers belong to them."""
+    result = prune(tiny(), DataLoader(Augmenting(points(50)), 7), ridge="auto", loss="distill")
+    assert result.held_out_loss is not None and 0 < result.held_out_loss < 1
+    assert "batches gives other samples each time it is read" in caplog.text
+
+
+class Once:
+    """Looks as if it could be read again."""
+
+    def __init__(self) -> None:
+        self.rest = iter(cut(points(50), 7))
+
+    def __iter__(self) -> Iterator[Pair]:
+        return self.rest
+
+
+def test_data_that_cannot_be_read_again() -> None:
+    with pytest.raises(ChitaError, match=r"batches hold no samples; .* can be read again"):
+        prune(tiny(), Once(), ridge="auto")
+
+
+@pytest.mark.parametrize("held_out", [5, iter([points(5)]), []])
+def test_held_out_samples_of_the_wrong_kind(held_out: Any) -> None:
+    with pytest.raises(ChitaError, match=r"^held_out "):
+        prune(tiny(), [points(20)], ridge="auto", held_out=held_out)
 
 
 @pytest.mark.parametrize(

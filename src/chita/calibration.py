@@ -85,12 +85,12 @@ def calibrate(
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
     if config.loss is None:
         stream = SampleStream(batches, config.seed)
-        other = None if held_out is None else SampleStream(held_out, config.seed)
+        other = None if held_out is None else SampleStream(held_out, config.seed, "held_out")
         return replace(divide_samples(stream, config, other), loss=loss, row_loss=loss)
     inputs, dense = distilled(model, batches, config.loss, config.seed)
     other = None
     if held_out is not None:
-        other = InputStream(held_out, config.seed)
+        other = InputStream(held_out, config.seed, "held_out")
         other.dense = dense
     divided = divide_samples(inputs, config, other)
     return replace(divided, loss=dense.divergence, row_loss=dense.row)

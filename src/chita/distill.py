@@ -71,6 +71,8 @@ class InputStream(SampleStream):
 
     def parse(self, number: int, given: Any) -> Batch:
         """The inputs of a given batch. In place of the targets, each sample has a number."""
+        if isinstance(given, Batch):
+            return given
         if isinstance(given, (tuple, list)) and given:
             given = given[0]
         inputs = tuple(given) if isinstance(given, (tuple, list)) else (given,)

@@ -19,6 +19,7 @@ from chita.batch import tensors_of
 from chita.config import PruneConfig
 from chita.files import write_whole
 from chita.kept_run import Kept, KeptRun
+from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit
 from chita.output import STAGE_FILE
 from chita.result import StageRow
 from chita.stream import Place, SampleStream
@@ -52,7 +53,8 @@ def describe_run(
 ) -> dict[str, Any]:
     """All that decides the outcome of a run, as far as it can be told.
 
-    A loss function cannot be compared, nor can data that may come in another order each time.
+    A loss function cannot be compared. Of data that may come in another order each time, only the
+    rule that holds samples out is compared: it depends on their content.
 
     Args:
         config: what was asked for.
@@ -68,6 +70,7 @@ def describe_run(
         **sizes,
         "the fingerprint of the model at the start": fingerprint(tensors),
         "the fingerprint of the data": first and fingerprint(enumerate(tensors_of(first.content))),
+        "the fingerprint of the held-out samples": _split_fingerprint(stream.split),
     }
 
 
@@ -115,6 +118,13 @@ class StageFile(KeptRun[Finished]):
         }
         content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})
         write_whole(self.path, content)
+
+
+def _split_fingerprint(split: SampleSplit) -> str | None:
+    if split is NOTHING_HELD_OUT:
+        return None
+    bounds = torch.tensor(split.bounds, dtype=torch.int64)
+    return fingerprint([("bounds", bounds), ("excluded", split.excluded.sort().values)])
 
 
 def fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:

@@ -22,6 +22,12 @@ logger = logging.getLogger(__name__)
 MOST_AT_ONCE = 256  # samples in a forward pass
 KEPT_SHARE = 0.5  # of the free memory, that samples which do not come again may take
 
+CHANGING = (
+    "%s gives other samples each time it is read, as random augmentation does, or padding without "
+    "an attention mask: the first %d are kept and used at every stage, so that held-out ones stay "
+    "out; pass held_out=, other samples to choose by, for new ones at every stage"
+)
+
 Place = tuple[int, int]  # passes begun since the start, and samples given of the last one
 
 
@@ -31,22 +37,25 @@ class SampleStream:
     Args:
         batches: a list, a DataLoader or anything else that can be iterated more than once.
         seed: if given, a list or tuple is read in an order drawn from it.
+        name: of the argument that gave them, for messages.
     """
 
-    def __init__(self, batches: Iterable[Any], seed: int | None = None) -> None:
+    def __init__(
+        self, batches: Iterable[Any], seed: int | None = None, name: str = "batches"
+    ) -> None:
         if not isinstance(batches, Iterable):
             raise ChitaError(
-                "batches must be a list or a DataLoader of (inputs, targets) or of dicts, "
+                f"{name} must be a list or a DataLoader of (inputs, targets) or of dicts, "
                 f"got {describe(batches)}"
             )
         if isinstance(batches, Iterator):
             raise ChitaError(
-                f"batches is a {type(batches).__name__}, which can be read only once; "
+                f"{name} is a {type(batches).__name__}, which can be read only once; "
                 "pass a list or a DataLoader"
             )
         self.sample: Batch | None = None  # the first one that was ever read
         self._given = 1  # the size of the batch it came in
-        self._batches = batches
+        self._batches, self._name = batches, name
         self._order: list[int] | None = None
         if seed is not None and isinstance(batches, (list, tuple)):
             generator = torch.Generator().manual_seed(seed)
@@ -57,7 +66,7 @@ class SampleStream:
         self._counted = 0
         self._counted_all = False
         self._keys = SampleKeys(0 if seed is None else seed)
-        self._split = NOTHING_HELD_OUT
+        self.split = NOTHING_HELD_OUT  # which samples `take` does not give
 
     def count(self, limit: int) -> int:
         """The number of samples the data hold beside those held out, counted up to `limit`."""
@@ -71,8 +80,8 @@ class SampleStream:
                 self._counted_all = True
         if not self._counted and self._counted_all:
             raise ChitaError(
-                "batches hold no samples"
-                + ("" if self._split is NOTHING_HELD_OUT else " that differ from those held out")
+                f"{self._name} hold no samples"
+                + ("" if self.split is NOTHING_HELD_OUT else " that differ from those held out")
             )
         return min(self._counted, limit)
 
@@ -102,10 +111,12 @@ class SampleStream:
             The pieces of each part.
         """
         if not repeats_samples(self._batches, self.parse):
-            self._keep(sum(counts) + rest)
+            kept = self._keep(sum(counts) + rest)
+            if rest:
+                logger.warning(CHANGING, self._name, kept)
         size = known_size(self._batches, self.parse)
         read = (self._keys.of(batch) for batch in self._read())
-        self._split = split_keys(read, counts, rest=rest, size=size)
+        self.split = split_keys(read, counts, rest=rest, size=size)
         parts = self._collect(counts)
         self._start_anew()
         held = (SampleStream(part).take(_size(part), chunk) if part else () for part in parts)
@@ -114,37 +125,32 @@ class SampleStream:
     def exclude(self, held_out: Sequence[Batch]) -> None:
         """Never give samples with the content of these, which were held out elsewhere."""
         keys = [self._keys.of(batch) for batch in held_out]
-        self._split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
+        self.split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
         self._start_anew()
 
-    def _keep(self, count: int) -> None:
-        """Read the samples of a pass, at most so many, and keep them in the place of the data."""
+    def _keep(self, count: int) -> int:
+        """Read samples of one pass, at most so many, and replace the data by them; their number."""
         count = self.count(count)
         assert self.sample is not None
         each = sum(t.numel() * t.element_size() for t in tensors_of(self.sample.content))
         free = free_bytes(torch.device("cpu"))
         if free is not None and count * each > KEPT_SHARE * free:
             raise ChitaError(
-                "batches give other samples each time they are read, as random augmentation does, "
-                f"and to keep {count} of them takes {format_bytes(count * each)}, where "
+                f"{self._name} gives other samples each time it is read, as random augmentation "
+                f"does, and to keep {count} of them takes {format_bytes(count * each)}, where "
                 f"{format_bytes(free)} are free; pass held_out=, other samples to choose by, or "
                 "give fewer samples"
             )
-        logger.warning(
-            "batches give other samples each time they are read, as random augmentation does: the "
-            "first %d are kept and used at every stage, so that held-out ones stay out; pass "
-            "held_out=, other samples to choose by, for new ones at every stage",
-            count,
-        )
         self._batches, self._order = list(self._pieces(count, MOST_AT_ONCE)), None
         self._start_anew()
+        return count
 
     def _collect(self, counts: Sequence[int]) -> list[list[Batch]]:
         """Read on until every part is complete, or the pass ends."""
         parts: list[list[Batch]] = [[] for _ in counts]
         missing = list(counts)
         for batch in self._read_all():
-            part_of = self._split.part_of(self._keys.of(batch))
+            part_of = self.split.part_of(self._keys.of(batch))
             for part, pieces in enumerate(parts):
                 inside = (part_of == part).nonzero()[: missing[part], 0]
                 if len(inside):
@@ -237,16 +243,18 @@ class SampleStream:
             self._place = (self._place[0] + 1, 0)
             batch = next(self._waiting, None)
         if batch is None:
-            raise ChitaError("batches hold no samples; a list or a DataLoader can be read again")
+            raise ChitaError(
+                f"{self._name} hold no samples; a list or a DataLoader can be read again"
+            )
         return batch
 
     def _read(self) -> Iterator[Batch]:
         """One pass over the samples that are not held out."""
-        if self._split is NOTHING_HELD_OUT:
+        if self.split is NOTHING_HELD_OUT:
             yield from self._read_all()
             return
         for batch in self._read_all():
-            inside = (self._split.part_of(self._keys.of(batch)) == self._split.rest).nonzero()[:, 0]
+            inside = (self.split.part_of(self._keys.of(batch)) == self.split.rest).nonzero()[:, 0]
             if len(inside) == batch.size:
                 yield batch
             elif len(inside):
@@ -259,7 +267,7 @@ class SampleStream:
             numbered = list(given)
             given = (numbered[i] for i in self._order)
         for number, content in given:
-            batch = content if isinstance(content, Batch) else self.parse(number, content)
+            batch = self.parse(number, content)
             if batch.size:
                 if self.sample is None:  # a copy, which does not hold on to the rest of the batch
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
@@ -267,7 +275,7 @@ class SampleStream:
                 yield batch
 
     def parse(self, number: int, given: Any) -> Batch:
-        """The samples of one given batch."""
+        """The samples of one given batch; one that was parsed before stays as it is."""
         return parse_batch(number, given)
 
 

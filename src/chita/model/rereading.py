@@ -11,7 +11,14 @@ from itertools import islice
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+from torch import Tensor
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
 
 from chita.batch import Batch
 from chita.data.dataset import Batches
@@ -43,14 +50,12 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
         return batches.augment is None
     if isinstance(batches, (list, tuple)):
         return True
-    keys = SampleKeys(seed=0)
     if isinstance(batches, DataLoader) and not isinstance(batches.dataset, IterableDataset):
-        fetched = _first_indices(batches)
-        passes = [[_fetch(batches, index) for index in fetched] for _ in range(2)]
+        passes = _fetched_twice(batches)
     else:
-        passes = [list(islice(iter(batches), 1)) for _ in range(2)]
-    one, other = ([keys.of(parse(i, given)) for i, given in enumerate(read)] for read in passes)
-    return all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+        passes = (_first_with_samples(batches, parse) for _ in range(2))
+    one, other = (_sorted_keys(parse(i, given) for i, given in enumerate(read)) for read in passes)
+    return len(one) > 0 and torch.equal(one, other)
 
 
 def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
@@ -68,26 +73,56 @@ def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
     return None
 
 
-def _first_indices(loader: DataLoader[Any]) -> list[Any]:
-    """Return what the sampler draws for the first batches, of `COMPARED` samples or more."""
+def _sorted_keys(batches: Iterable[Batch]) -> Tensor:
+    keys = SampleKeys(seed=0)
+    found = [keys.of(batch) for batch in batches]
+    return torch.cat([torch.empty(0, dtype=torch.int64), *found]).sort().values
+
+
+def _first_with_samples(batches: Iterable[Any], parse: Parse) -> list[Any]:
+    """Begin a pass and return its first batch that is not empty, if there is one."""
+    return list(islice((given for i, given in enumerate(batches) if parse(i, given).size), 1))
+
+
+def _fetched_twice(loader: DataLoader[Any]) -> Iterator[Iterable[Any]]:
+    """Fetch the first samples of a pass twice, as the loader does.
+
+    Where the loader puts other samples into a batch at each pass, the second time brings them in
+    batches of half the size: padding to the longest sample of a batch, which no attention mask
+    tells of, then shows.
+    """
+    generator = (
+        torch.Generator()
+    )  # a new seed for the workers of each pass, and none that is global
+    options: dict[str, Any] = {
+        "collate_fn": loader.collate_fn,
+        "generator": generator,
+        "multiprocessing_context": loader.multiprocessing_context,
+        "num_workers": min(loader.num_workers, 1),
+        "worker_init_fn": loader.worker_init_fn,
+    }
     if loader.batch_sampler is None:
-        return list(islice(iter(loader.sampler), 1))
-    return list(_until(iter(loader.batch_sampler), COMPARED))
+        first = list(islice(loader.sampler, 1))
+        for _ in range(2):
+            yield DataLoader(loader.dataset, batch_size=None, sampler=first, **options)
+        return
+    batches = list(_until(loader.batch_sampler, COMPARED))
+    yield DataLoader(loader.dataset, batch_sampler=batches, **options)
+    if not _batches_are_fixed(loader):
+        halves = (half for batch in batches for half in (batch[::2], batch[1::2]))
+        batches = [half for half in halves if half]
+    yield DataLoader(loader.dataset, batch_sampler=batches, **options)
 
 
-def _until(indices: Iterator[list[Any]], samples: int) -> Iterator[list[Any]]:
-    for batch in indices:
+def _batches_are_fixed(loader: DataLoader[Any]) -> bool:
+    sampler = loader.batch_sampler
+    return type(sampler) is BatchSampler and isinstance(sampler.sampler, SequentialSampler)
+
+
+def _until(batches: Iterable[Iterable[Any]], samples: int) -> Iterator[list[Any]]:
+    """Give the first batches of indices, of so many samples or more."""
+    for batch in map(list, batches):
         yield batch
         samples -= len(batch)
         if samples <= 0:
             return
-
-
-def _fetch(loader: DataLoader[Any], index: Any) -> Any:
-    """Make the batch of some indices as the loader does, in this process."""
-    data = loader.dataset
-    if loader.batch_sampler is None:
-        return loader.collate_fn(data[index])
-    if hasattr(data, "__getitems__"):
-        return loader.collate_fn(data.__getitems__(index))
-    return loader.collate_fn([data[i] for i in index])

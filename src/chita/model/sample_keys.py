@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,14 +13,16 @@ from chita.batch import Batch
 
 KEYS = 2**62  # keys are uniform in [0, KEYS)
 COLUMNS = 2**14  # words that are multiplied at a time: the products take eight bytes each
-MASK = "attention_mask"
+MASK, DECODER = "attention_mask", "decoder_"  # keywords of Hugging Face's models
+LABELS = ("label", "labels", "label_ids")
 
 
 class SampleKeys:
     """Compute a key for each sample from the bits of its inputs.
 
-    Equal inputs have equal keys; targets do not count. Tokens that an attention mask leaves out do
-    not count either, so that a text keeps its key however its batch is padded.
+    Equal inputs have equal keys; targets do not count, and neither do the labels in a dict. Tokens
+    that an attention mask leaves out do not count either, so that a text keeps its key however its
+    batch is padded.
 
     Args:
         seed: of the random multipliers. Keys of different seeds are independent of each other.
@@ -64,9 +67,9 @@ def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
     if isinstance(nest, Tensor):
         yield _as_words(nest), None
     elif isinstance(nest, Mapping):
-        mask: Any = nest.get(MASK)
-        for name in sorted(nest, key=str):
+        for name in sorted(nest.keys() - LABELS, key=str):
             value = nest[name]
+            mask: Any = nest.get(f"{DECODER}{MASK}" if str(name).startswith(DECODER) else MASK)
             if _is_masked(value, mask):
                 seen = mask.to(torch.int64).ne(0)
                 # A token counts by its rank among those that are seen, wherever padding is.
@@ -85,7 +88,7 @@ def _is_masked(value: Any, mask: Any) -> bool:
 
 def _as_words(tensor: Tensor) -> Tensor:
     """View the bits of (size, ...) as integers, (size, c)."""
-    flat = tensor.detach().reshape(len(tensor), -1).contiguous()
+    flat = tensor.detach().reshape(len(tensor), math.prod(tensor.shape[1:])).contiguous()
     if flat.is_complex():
         flat = torch.view_as_real(flat).flatten(1)
     if flat.element_size() >= 4:

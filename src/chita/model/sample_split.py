@@ -15,6 +15,7 @@ from chita.model.sample_keys import KEYS
 
 FEW = 256  # samples that are always counted, since shares of so few are not met by chance
 AMPLE = 4  # times the samples that are needed: of more, no larger share is held out
+MARGIN = 4  # standard deviations by which a share is larger than what is wanted of it
 LEAST_PART = 32  # samples that a part is cut for at least: a share of fewer may turn out empty
 
 
@@ -71,9 +72,19 @@ def split_keys(
         else:
             return SampleSplit(_exact_bounds(torch.cat(pieces).sort().values.tolist(), counts))
         size = most
-    ample, least = min(size, AMPLE * needed), LEAST_PART / size
-    shares = accumulate(max(count / ample, least) if count else 0.0 for count in counts)
+    shares = accumulate(_ample_share(count, needed, size) for count in counts)
     return SampleSplit(tuple(min(math.ceil(share * KEYS), KEYS) for share in shares))
+
+
+def _ample_share(count: int, needed: int, size: int) -> float:
+    """Return the share of the keys in which `count` samples are found all but surely.
+
+    The number that is found varies by its square root.
+    """
+    if not count:
+        return 0.0
+    likely = max(count + MARGIN * math.sqrt(count), LEAST_PART)
+    return max(count / min(size, AMPLE * needed), likely / size)
 
 
 def _exact_bounds(ordered: list[int], counts: Sequence[int]) -> tuple[int, ...]:
