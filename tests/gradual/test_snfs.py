@@ -36,16 +36,13 @@ def test_a_full_layer_passes_on_what_it_cannot_take() -> None:
     assert [int(mask.sum()) for mask in after] == [6, 6]
 
 
-@pytest.mark.parametrize("left", [0.0, 0.9**40])
-def test_weights_of_a_dead_unit_do_not_grow_while_others_can(left: float) -> None:
-    """8 are freed, and 8 of the first layer's have no momentum, or what 40 steps left of a little.
-
-    A weight of the latter kind grew, stayed at zero and was taken for one that is kept.
-    """
+def test_weights_of_a_dead_unit_do_not_grow_while_others_can() -> None:
+    """8 are freed, and 8 of the first layer's have no momentum."""
     kept = [torch.arange(12) < 4, torch.arange(40) < 12]
     alive = torch.arange(12) < 4
-    momentum = torch.where(alive, 100.0, left)
-    after = regrown(kept, [torch.rand(12), torch.rand(40)], [momentum, torch.ones(40)], share=0.5)
+    after = regrown(
+        kept, [torch.rand(12), torch.rand(40)], [100.0 * alive, torch.ones(40)], share=0.5
+    )
     assert after[0].equal(alive)
     assert int(after[1].sum()) == 12
 
@@ -80,6 +77,24 @@ def test_the_momentum_is_that_of_all_weights_smoothed() -> None:
         snfs.after_step()
         expected = 0.9 * expected + 0.1 * (step + 1)
     torch.testing.assert_close(snfs.state_dict()["momentum"][0], expected.flatten())
+
+
+def test_a_weight_without_gradient_at_the_end_of_an_epoch_has_no_momentum() -> None:
+    """What is left of the momentum of a unit that died must not let its weights grow."""
+    model, plan = small_model(), small_plan(0.9, steps=3)
+    optimizer = sgd(model)
+    snfs = SNFS(model, optimizer, plan)
+    parameters = [model[0].weight, model[2].weight, model[4].weight]
+    for step in range(3):
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        if step > 0:
+            parameters[0].grad[5] = 0  # a unit of the first layer dies after the first step
+        optimizer.step()
+        snfs.after_step()
+        momentum = snfs.state_dict()["momentum"][0].view(32, 8)
+        assert bool((momentum[5] == 0).all()) == (step == 2)
+    assert (momentum[:5] > 0).all()
 
 
 def test_the_number_of_weights_stays_and_moves_between_layers() -> None:

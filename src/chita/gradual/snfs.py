@@ -19,9 +19,6 @@ from chita.weights import Patterns
 
 SMOOTHING = 0.9  # of the momentum
 LEAST = 1e-12  # the momentum of a layer that has none yet
-# Below this share of the layer's mean momentum a weight is dead: when its unit dies, its momentum
-# falls by a factor of SMOOTHING in each step, and does not reach zero for a thousand steps.
-DEAD = 1e-3
 
 
 class SNFS(Masked):
@@ -81,7 +78,12 @@ class SNFS(Masked):
 
     def after_step(self) -> None:
         super().after_step()
-        torch._foreach_lerp_(self._momentum, self.gradients(), 1 - SMOOTHING)
+        gradients = self.gradients()
+        torch._foreach_lerp_(self._momentum, gradients, 1 - SMOOTHING)
+        if self._step % self._plan.steps_per_epoch == 0:
+            # Momentum of a unit that died decays, but is not zero for a thousand steps.
+            for momentum, gradient in zip(self._momentum, gradients, strict=True):
+                momentum.masked_fill_(gradient == 0, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "momentum": self._momentum}
@@ -117,10 +119,7 @@ def regrown(
     ]
     left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
     # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
-    alive = [
-        int((~mask & (m > DEAD * mean)).sum())
-        for mask, m, mean in zip(left, momentum, means, strict=True)
-    ]
+    alive = [int((~mask & (m > 0)).sum()) for mask, m in zip(left, momentum, strict=True)]
     room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
     grown = share_out(sum(dropped), means, room)
     return [grow(*layer) for layer in zip(left, momentum, grown, strict=True)]
