@@ -145,6 +145,24 @@ def test_the_first_stage_goes_round_until_no_form_beside_it_is_better() -> None:
     assert world.scouted >= set(FORMS.beside(chosen.form))
 
 
+@pytest.mark.parametrize(("gain", "switches"), [(0.01, False), (0.3, True)])
+def test_a_form_changes_only_beyond_two_standard_errors(gain: float, switches: bool) -> None:
+    """Forms in blocks are better on average, but not on every sample: the difference has a standard
+    error of 0.1."""
+    noise = torch.tensor([1.0, -1.0] * 50, dtype=torch.float64)
+
+    class Spread(World):
+        def losses_of(self, w: Tensor) -> PartLosses:
+            form = ALL[round(float(w[1] / w[0]))] if w[0] else FIRST
+            each = 2 + noise - gain if form.block_size else 2 - 0 * noise
+            return losses(*each.tolist())
+
+    guard = Guard(FORMS, ridge=0.1, steps=())
+    world = Spread(lambda form, ridge, step: 0.0)
+    chosen = [world.stage(guard).form for _ in range(8)]
+    assert {form.block_size is not None for form in chosen} == {switches}
+
+
 def test_later_stages_try_one_other_form_each_in_turn() -> None:
     world, guard = World(valley), Guard(FORMS)
     best, rivals = world.stage(guard).form, []

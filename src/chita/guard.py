@@ -3,8 +3,9 @@
 The quadratic model knows neither how far it holds nor whether the scale of a weight means anything.
 So the form of a stage's problem (the metric, blocks, the first-order term), its lambda and how far
 to go along the displacement are settled by the loss on held-out samples: forward passes only.
-Candidates are compared on the same samples, and a form is given up for another one, or a whole step
-for a part of it, only where the loss is lower by more than two standard errors of the difference.
+Candidates are compared on the same samples, and a form is given up for another one only where the
+loss is lower by more than two standard errors of the difference. Lambda and the step, which every
+stage chooses anew, take the least loss.
 """
 
 from __future__ import annotations
@@ -259,7 +260,7 @@ class Guard:
             losses = losses_of(point.w)
             trials.append(Trial(form, choice.ridge, step, losses.mean))
             found = Choice(point, choice.ridge, losses)
-            if found.surely_beats(best):
+            if found.rank < best.rank:
                 best, share = found, step
         return best, share
 
