@@ -18,7 +18,7 @@ from chita.ranks import ALONE, Ranks
 
 CHUNK = 4096  # columns in a piece: enough for BLAS, and no A-sized copy
 # Largest entries for which no product of the solvers comes near to under- or overflow in float32.
-ORDINARY = 2.0**-20, 2.0**20
+ORDINARY = 2.0**-28, 2.0**28
 PANELS = 5  # a symmetric product is computed in this many panels, skipping the upper triangle
 
 

@@ -30,10 +30,10 @@ def in_units(A: torch.Tensor, w0: torch.Tensor, s: float, **options: Any) -> Sol
 
 
 # Exponents of two, within which A is ordinary, and beyond which it is not.
-ORDINARY = st.integers(-16, 16)
+ORDINARY = st.integers(-20, 20)
 EXTREME = {
-    torch.float64: st.integers(-400, -30) | st.integers(30, 400),
-    torch.float32: st.integers(-95, -30) | st.integers(30, 95),
+    torch.float64: st.integers(-400, -36) | st.integers(36, 400),
+    torch.float32: st.integers(-95, -36) | st.integers(36, 95),
 }
 
 

@@ -202,9 +202,11 @@ def _is_finite(value: Any) -> bool:
 
 def _layout(p: int, layers: Sequence[int] | None, block_size: int | None) -> Layout:
     layers = [p] if layers is None else list(layers)
-    if (block_size is not None and block_size < 1) or sum(layers) != p or min(layers) < 1:
+    sizes = layers if block_size is None else [*layers, block_size]
+    whole = all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes)
+    if not whole or sum(layers) != p:
         raise ChitaError(
-            f"block_size must be at least 1 and layers must add up to p = {p}, "
+            f"block_size must be an integer of at least 1 and layers must add up to p = {p}, "
             f"got block_size={block_size!r} and layers={layers!r}"
         )
     return Layout(tuple(layers), block_size)

@@ -76,7 +76,8 @@ class Path:
         the support, and beyond tau_c by tau M^2, M being the largest |g_j|: j has joined by then.
         """
         square, _, residual = self._squares
-        slope = max(square, float(self.ranks.max(largest_magnitude(self.g))) ** 2)
+        largest = float(self.ranks.max(largest_magnitude(self.g)))
+        slope = max(square, largest * largest)
         rounding = visible_change(self.g.dtype, residual / 2, self.x.objective, gamma)
         return rounding / slope if slope > 0 else 0.0
 
