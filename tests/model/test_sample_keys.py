@@ -153,6 +153,13 @@ def test_keys_are_uniform(values: Tensor, seed: int) -> None:
         assert abs(float((keys < bound).double().mean()) - bound) < 5 * error
 
 
+def test_zeros_are_no_exception() -> None:
+    """They must not be the first sample to hold out whatever the seed is."""
+    found = torch.cat([keys_of(torch.zeros(1, 3), seed=seed) for seed in range(100)])
+    assert len(found.unique()) == 100
+    assert abs(float(found.double().mean()) / KEYS - 0.5) < 0.15
+
+
 def test_seeds_give_independent_orders() -> None:
     x = numbers(20_000, 4)
     keys = torch.stack([keys_of(x, seed=seed).double() for seed in range(3)])
