@@ -84,8 +84,10 @@ def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
 
 
 def _is_masked(value: Any, mask: Any) -> bool:
-    both = isinstance(value, Tensor) and isinstance(mask, Tensor)
-    return both and mask.ndim == 2 and value.shape == mask.shape and not value.is_floating_point()
+    if not (isinstance(value, Tensor) and isinstance(mask, Tensor)):
+        return False
+    counts = value is mask or not value.is_floating_point()
+    return counts and mask.ndim == 2 and value.shape == mask.shape
 
 
 def _as_words(tensor: Tensor) -> Tensor:
