@@ -10,12 +10,29 @@ from torch.nn import functional
 
 import chita
 from chita import PruneResult
+from chita.calibration import divide_samples
+from chita.config import PruneConfig
+from chita.stream import SampleStream
 
 Data = tuple[Tensor, Tensor]
 
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
     return chita.prune(model, batches, **{"stages": 5, "progress": False, **keywords})
+
+
+def held_out_parts(batches: Any, **keywords: Any) -> tuple[Data, Data]:
+    """The pairs that a run with these arguments chooses by, and those that it measures on."""
+    config = PruneConfig(**{"sparsity": 0.5, "method": "auto", **keywords})
+    found = divide_samples(SampleStream(batches, config.seed), config)
+    inputs, targets = (
+        [
+            torch.cat([get(batch.content) for batch in part])
+            for part in (found.held_out, found.measured)
+        ]
+        for get in (lambda content: content[0][0], lambda content: content[1])
+    )
+    return (inputs[0], targets[0]), (inputs[1], targets[1])
 
 
 def loss_of(model: nn.Module, data: Data) -> float:

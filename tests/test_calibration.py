@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
 from chita import ChitaError
 from chita.calibration import divide_samples
@@ -16,7 +16,7 @@ from chita.config import PruneConfig
 from chita.stream import SampleStream
 from chita.weights import Weights
 
-from .pruning import Again, Watch, cut, points, tiny
+from .pruning import Again, Watch, cut, numbers, points, tiny
 from .pruning import prune_quietly as prune
 
 Pair = tuple[Tensor, Tensor]
@@ -115,6 +115,19 @@ def test_samples_of_the_same_content_stay_together() -> None:
     for inputs, gradients in passes(watch):
         seen[gradients].update(inputs[:, 0].tolist())
     assert len(seen[True]) == 10 and len(seen[False]) == 2 and not seen[True] & seen[False]
+
+
+def test_a_sampler_that_draws_some_of_the_samples() -> None:
+    """A pass may then have fewer samples beside those held out than the one that was divided."""
+    data = TensorDataset(*points(60))
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        sampler = RandomSampler(data, num_samples=41, generator=generator)
+        loader: DataLoader[Any] = DataLoader(data, 7, sampler=sampler)
+        found = divide_samples(
+            SampleStream(loader), PruneConfig(sparsity=0.5, method="chita++", samples=8, batch=2)
+        )
+        assert found.rows == 8 and found.held_out and found.measured
 
 
 def test_augmented_samples_without_labels(caplog: pytest.LogCaptureFixture) -> None:
@@ -251,6 +264,33 @@ def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
     assert max(forward) <= most
     found = divide_samples(SampleStream(data), PruneConfig(sparsity=0.5, batch=batch))
     assert found.at_once == most and found.held_out[0].size == most
+
+
+@pytest.mark.parametrize("batch", [3, 4, 8])
+@pytest.mark.parametrize("method", ["chita++", "auto"])
+def test_rows_of_batches_that_differ_in_shape(method: str, batch: int) -> None:
+    """What is left of a batch is made up to whole rows, none of which has samples of another."""
+    inputs = [numbers(8, length, 6, seed=length) for length in range(2, 12)]
+    data = Again([(x, x[:, 0, :3].argmax(1)) for x in inputs])
+    stream = SampleStream(data)
+    config = PruneConfig(sparsity=0.5, method=method, batch=batch)
+    found = divide_samples(stream, config)
+    pieces = list(stream.take(found.rows * batch, 32, unit=batch))
+    assert all(piece.size % batch == 0 for piece in pieces)
+    rows, held = (
+        {float(value) for piece in part for value in piece.content[0][0][:, 0, 0]}
+        for part in (pieces, [*found.held_out, *found.measured])
+    )
+    assert not rows & held and len(held) == 20 and len(rows) >= 40
+    model = nn.Sequential(AddSteps(), *tiny())
+    prune(model, data, ridge="auto", method=method, batch=batch, stages=2)
+
+
+class AddSteps(nn.Module):
+    """Over sequences of any length."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum(1)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 13, 26])

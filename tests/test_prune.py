@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita.config import kept_weights
+from chita.calibration import divide_samples
+from chita.config import PruneConfig, kept_weights
 from chita.evaluate import accuracy
 from chita.schedule import sparsities
+from chita.stream import SampleStream
 from chita.weights import Weights
 
 from .gradients.truth import brute_force
@@ -231,22 +233,39 @@ def test_magnitude_keeps_the_largest_weights_and_needs_no_data() -> None:
 
 
 def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
-    held, rest = cut(points(40), 20)
+    """On the samples that choose; the loss that is told comes from others."""
     keywords: dict[str, Any] = {"method": "chita-bso", "batch": 1, "samples": 20}
+    config = PruneConfig(sparsity=0.75, ridge="auto", **keywords)
+    found = divide_samples(SampleStream(Again([points(40)]), config.seed), config)
+    choosing, measuring, rest = (
+        next(SampleStream(part).take(size, size)).content
+        for part, size in (
+            (found.held_out, 10),
+            (found.measured, 10),
+            (list(found.stream.take(20, 20)), 20),
+        )
+    )
 
-    def by_hand(ridge: float) -> tuple[float, nn.Module]:
-        model = tiny()
-        prune(model, Again([rest]), ridge=ridge, **keywords)
+    def loss_of(model: nn.Module, samples: Any) -> float:
         with torch.no_grad():
-            return functional.cross_entropy(model(held[0]), held[1]).item(), model
+            return functional.cross_entropy(model(*samples[0]), samples[1]).item()
 
-    best = min((10 ** (i / 2) for i in range(-10, 7)), key=lambda ridge: by_hand(ridge)[0])
-    assert 1e-5 < best < 1e3
-    loss, truth = by_hand(best)
-    model = tiny()
-    (row,) = prune(model, Again([held, rest]), ridge="auto", **keywords).stages
+    def by_hand(ridge: float) -> nn.Module:
+        model = tiny()
+        prune(model, Again([(rest[0][0], rest[1])]), ridge=ridge, **keywords)
+        return model
+
+    grid = [10 ** (i / 2) for i in range(-10, 7)]
+    best = min(grid, key=lambda ridge: loss_of(by_hand(ridge), choosing))
+    assert grid[0] < best < grid[-1]
+    model, truth = tiny(), by_hand(best)
+    result = prune(model, Again([points(40)]), ridge="auto", **keywords)
+    (row,) = result.stages
     assert row.ridge == pytest.approx(best)
-    assert row.held_out_loss == pytest.approx(loss)
+    assert row.choice_loss == pytest.approx(loss_of(truth, choosing))
+    assert row.held_out_loss == pytest.approx(loss_of(truth, measuring))
+    assert (result.held_out_loss, result.held_out_error) == (row.held_out_loss, row.held_out_error)
+    assert result.sample_gradients == 20
     torch.testing.assert_close(Weights(model).vector(), Weights(truth).vector())
 
 

@@ -16,6 +16,7 @@ from chita.evaluate import accuracy
 from chita.run import Run
 from chita.weights import Weights
 
+from .guarded import held_out_parts
 from .pruning import Again, digits, mlpnet, numbers, prune_quietly, seeded, tiny, unseen_digits
 
 
@@ -49,11 +50,14 @@ def test_tensors_tuples_and_dicts_are_all_inputs() -> None:
 
 def test_all_stages_look_back_at_the_network_before_the_first() -> None:
     dense, model, x = tiny(), tiny(), numbers(40, 6)
+    parts = held_out_parts(Again([(x, x)]), method="chita++", batch=2)
     result = prune_quietly(model, Again([x]), loss="distill", ridge="auto", method="chita++")
-    with torch.no_grad():  # the first fifth of the samples was held out
-        log_p0, log_p = dense(x[:8]).log_softmax(1), model(x[:8]).log_softmax(1)
-    expected = functional.kl_div(log_p, log_p0, log_target=True, reduction="batchmean")
-    assert result.stages[-1].held_out_loss == pytest.approx(expected.item())
+    row = result.stages[-1]
+    for (held, _), loss in zip(parts, (row.choice_loss, row.held_out_loss), strict=True):
+        with torch.no_grad():
+            log_p0, log_p = dense(held).log_softmax(1), model(held).log_softmax(1)
+        expected = functional.kl_div(log_p, log_p0, log_target=True, reduction="batchmean")
+        assert loss == pytest.approx(expected.item())
 
 
 def test_a_resumed_run_looks_back_as_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,9 @@ from torch.nn import functional
 
 import chita
 from chita import ChitaError
+from chita.calibration import divide_samples
+from chita.config import PruneConfig
+from chita.stream import SampleStream
 
 from .pruning import STAGED, Again, cut, points, same, snapshot, tiny
 
@@ -171,42 +175,83 @@ def test_batches_of_the_wrong_form() -> None:
     refuse("fails on inputs .* unexpected keyword argument 'x'", batches=[{"x": points(24)[0]}])
 
 
-# Of 25 samples, the first ones are held out to choose by: a fifth, or none.
-HELD_OUT = [("chita++", 0.1, 0), ("chita++", "auto", 5), ("auto", 0.1, 5), ("auto", "auto", 5)]
+def place_of(number: int, x: Tensor, batch: int = 2, **keywords: Any) -> tuple[str, int]:
+    """The part of the samples that one of them belongs to, and its place there."""
+    config = PruneConfig(sparsity=0.5, batch=batch, **keywords)
+    stream = SampleStream(Again(cut((x, torch.arange(len(x))), 100)), config.seed)
+    found = divide_samples(stream, config)
+    rows = list(found.stream.take(found.rows * batch, 100))
+    for name, part in (("A", rows), ("chooses", found.held_out), ("measures", found.measured)):
+        numbers = torch.cat([torch.empty(0), *(piece.content[1] for piece in part)])
+        if number in numbers:
+            return name, int((numbers == number).nonzero())
+    return "none", 0
 
 
-@pytest.mark.parametrize(("method", "ridge", "held"), HELD_OUT)
+def spoil(
+    change: Callable[[Tensor], object],
+    wanted: Callable[[str, int], bool],
+    size: int = 24,
+    **keywords: Any,
+) -> tuple[tuple[Tensor, Tensor], int]:
+    """Change a sample in place, such a one that is at a wanted place then: its content decides
+    where. Gives all of them, and that place."""
+    for seed, number in product(range(5), range(size)):
+        x, t = points(size, seed=seed)
+        change(x[number])
+        part, place = place_of(number, x, **keywords)
+        if wanted(part, place):
+            return (x, t), place
+    raise AssertionError("no sample is there")
+
+
+def is_in_a(part: str, place: int) -> bool:
+    return part == "A" and place > 2
+
+
+HOLDING = [("chita++", 0.1), ("chita++", "auto"), ("auto", 0.1), ("auto", "auto")]
+
+
+@pytest.mark.parametrize(("method", "ridge"), HOLDING)
 @pytest.mark.parametrize("bad", [NAN, INF])
-def test_inputs_that_are_not_finite(method: str, ridge: Any, held: int, bad: float) -> None:
-    x, t = points(25)
-    x[held + 9, 2] = bad
+def test_inputs_that_are_not_finite(method: str, ridge: Any, bad: float) -> None:
+    pair, place = spoil(lambda x: x[2:3].fill_(bad), is_in_a, method=method, ridge=ridge)
     model = nn.Sequential(tiny()[0], nn.ReLU(), tiny()[2])
-    message, batches = "loss of row 4 of A .* is nan", Again([(x, t)])
+    message, batches = f"loss of row {place // 2} of A .* is nan", Again([pair])
     refuse(message, model=model, batches=batches, method=method, ridge=ridge)
 
 
-def test_held_out_inputs_that_are_not_finite() -> None:
-    x, t = points(25)
-    x[1, 2] = NAN
-    message = "the held-out loss is nan for every candidate that was tried; the data must be finite"
-    refuse(message, batches=Again([(x, t)]))
-    refuse(message, batches=Again([(x, t)]), method="auto", ridge=0.1)
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("chooses", "the held-out loss is nan for every candidate .* the data must be finite"),
+        ("measures", "stage 1 has a held-out loss of nan; the data must be finite"),
+    ],
+)
+def test_held_out_inputs_that_are_not_finite(part: str, message: str) -> None:
+    pair, _ = spoil(lambda x: x[2:3].fill_(NAN), lambda found, _: found == part)
+    refuse(message, batches=Again([pair]))
+    refuse(message, batches=Again([pair]), method="auto", ridge=0.1)
     for floor in ({"max_loss_increase": 1.0}, {"min_accuracy": 2.0}):
-        refuse(message, batches=Again([(x, t)]), method="auto", **floor)
+        refuse(message, batches=Again([pair]), method="auto", **floor)
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("half", "message"),
     [
-        (50, "stage 1 has a held-out loss of nan; the data must be finite"),
-        (150, "the held-out loss is nan for every candidate"),
+        (0, "stage 1 has a held-out loss of nan; the data must be finite"),
+        (1, "the held-out loss is nan for every candidate"),
     ],
 )
-def test_either_half_of_many_held_out_inputs_is_not_finite(place: int, message: str) -> None:
-    x, t = points(10_000)
-    x[place, 2] = NAN
-    batches = Again(cut((x, t), 100))
-    refuse(message, batches=batches, method="auto", samples=80, batch=100, stages=1)
+def test_either_half_of_many_held_out_inputs_is_not_finite(half: int, message: str) -> None:
+    keywords: dict[str, Any] = {"method": "auto", "samples": 80, "batch": 100}
+    pair, _ = spoil(
+        lambda x: x[2:3].fill_(NAN),
+        lambda part, place: part == "chooses" and place // 100 % 2 == half,
+        size=12_000,
+        **keywords,
+    )
+    refuse(message, batches=Again(cut(pair, 100)), stages=1, **keywords)
 
 
 @pytest.mark.parametrize(
@@ -231,9 +276,10 @@ def test_either_half_of_many_held_out_inputs_is_not_finite(place: int, message: 
     ],
 )
 def test_losses(loss: Callable[[Tensor, Tensor], Any], message: str) -> None:
-    for method, ridge, held in HELD_OUT:
-        x, t = points(25)[0], torch.zeros(25)
-        t[held + 6] = 9
+    for method, ridge in HOLDING:
+        x, t = points(24)[0], torch.zeros(24)
+        places = [place_of(number, x, method=method, ridge=ridge) for number in range(24)]
+        t[places.index(("A", 6))] = 9
         refuse(message, batches=Again([(x, t)]), loss=loss, method=method, ridge=ridge)
 
 
@@ -251,16 +297,16 @@ def test_a_models_own_loss() -> None:
     refuse("loss= is for batches of", model=NoLoss(), batches=dicts, loss=lambda y, t: y.mean())
 
 
-@pytest.mark.parametrize(("method", "ridge", "held"), HELD_OUT)
-def test_gradients_that_are_not_finite(method: str, ridge: Any, held: int) -> None:
-    x, t = points(25)
-    x[held + 6] = 0.0
+@pytest.mark.parametrize(("method", "ridge"), HOLDING)
+def test_gradients_that_are_not_finite(method: str, ridge: Any) -> None:
+    pair, place = spoil(Tensor.zero_, is_in_a, method=method, ridge=ridge)
     model = nn.Sequential(nn.Linear(6, 3, bias=False)).double()
 
     def root(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.abs().sqrt().mean()  # finite at zero, its derivative is not
 
-    message, batches = "gradients of 0.weight are not finite for row 3 of A", Again([(x, t)])
+    message = f"gradients of 0.weight are not finite for row {place // 2} of A"
+    batches = Again([pair])
     refuse(message, model=model, batches=batches, loss=root, method=method, ridge=ridge)
 
 

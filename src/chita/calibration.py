@@ -121,7 +121,9 @@ def divide_samples(
     measuring: list[Batch] = []
     if held:
         pieces = at_once // batch * batch  # of whole mini-batches, whose losses are compared
-        choosing, measuring = stream.hold_out((held, measured), pieces, rest=rows * batch)
+        choosing, measuring = stream.hold_out(
+            (held, measured), pieces, rest=rows * batch, unit=batch
+        )
         if not choosing:
             raise ChitaError(
                 f"batches hold {have} samples of the same content: none can be held out for "
@@ -145,7 +147,7 @@ def _with_other(
     held = -(-have // 2)
     pieces = at_once // batch * batch
     choosing, measuring = other.hold_out((held, have - held), pieces, rest=0)
-    stream.exclude([*choosing, *measuring])
+    stream.exclude([*choosing, *measuring], unit=batch)
     wanted = config.samples or MOST_SAMPLES
     rows = stream.count(wanted * batch) // batch
     if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):

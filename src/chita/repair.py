@@ -57,8 +57,9 @@ class RepairRow:
 
 def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
     """What the model, not yet pruned, is to be repaired by: its means over samples of A."""
-    samples = min(REPAIR_SAMPLES, calibration.rows * calibration.batch)
+    samples, batch = min(REPAIR_SAMPLES, calibration.rows * calibration.batch), calibration.batch
     size = min(REPAIR_BATCH, calibration.at_once, samples)
+    size -= size % batch if size > batch else 0  # the rows of A begin where a mini-batch does
     return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
 
 

@@ -67,6 +67,8 @@ class SampleStream:
         self._counted_all = False
         self._keys = SampleKeys(0 if seed is None else seed)
         self.split = NOTHING_HELD_OUT  # which samples `take` does not give
+        self._shapes_differ = False  # from batch to batch, as far as they were read
+        self._unit: int | None = None  # samples that each batch is filled to, if shapes differ
 
     def count(self, limit: int) -> int:
         """The number of samples the data hold beside those held out, counted up to `limit`."""
@@ -95,7 +97,9 @@ class SampleStream:
             self.peek()
         return max(least, min(self._given, MOST_AT_ONCE))
 
-    def hold_out(self, counts: Sequence[int], chunk: int, *, rest: int) -> list[list[Batch]]:
+    def hold_out(
+        self, counts: Sequence[int], chunk: int, *, rest: int, unit: int = 1
+    ) -> list[list[Batch]]:
         """Set parts of the samples apart, which `take` never gives again.
 
         The content of a sample decides where it belongs, so that it stays there in whatever order
@@ -106,6 +110,8 @@ class SampleStream:
             counts: samples wanted in each part; a part may get a few less.
             chunk: samples in a piece.
             rest: samples beside them that `take` is to give before it starts anew.
+            unit: of which samples `take` must join: where they differ in shape from batch to batch,
+                what is left of each batch is made up to whole units.
 
         Returns:
             The pieces of each part.
@@ -115,18 +121,28 @@ class SampleStream:
             if rest:
                 logger.warning(CHANGING, self._name, kept)
         size = known_size(self._batches, self.parse)
-        read = (self._keys.of(batch) for batch in self._read())
+        keys: list[Tensor] = []
+        read = self._read_keys(keys)
         self.split = split_keys(read, counts, rest=rest, size=size)
+        whole = bool(keys) and next(read, None) is None
         parts = self._collect(counts)
-        self._start_anew()
+        self._start_anew(unit)
+        if whole:  # what the next pass holds may differ, where a sampler draws some of the data
+            self._counted = sum(int((self.split.part_of(k) == self.split.rest).sum()) for k in keys)
+            self._counted_all = True
         held = (SampleStream(part).take(_size(part), chunk) if part else () for part in parts)
         return [[self.prepare(piece) for piece in pieces] for pieces in held]
 
-    def exclude(self, held_out: Sequence[Batch]) -> None:
-        """Never give samples with the content of these, which were held out elsewhere."""
+    def exclude(self, held_out: Sequence[Batch], *, unit: int = 1) -> None:
+        """Never give samples with the content of these, which were held out elsewhere.
+
+        Args:
+            held_out: such samples.
+            unit: as for `hold_out`.
+        """
         keys = [self._keys.of(batch) for batch in held_out]
         self.split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
-        self._start_anew()
+        self._start_anew(unit)
 
     def _keep(self, count: int) -> int:
         """Read samples of one pass, at most so many, and replace the data by them; their number."""
@@ -160,7 +176,8 @@ class SampleStream:
                 break
         return parts
 
-    def _start_anew(self) -> None:
+    def _start_anew(self, unit: int = 1) -> None:
+        self._unit = unit if self._shapes_differ else None
         self._rest, self._waiting, self._place = None, iter(()), (0, 0)
         self._counted, self._counted_all = 0, False
 
@@ -255,10 +272,19 @@ class SampleStream:
             return
         for batch in self._read_all():
             inside = (self.split.part_of(self._keys.of(batch)) == self.split.rest).nonzero()[:, 0]
-            if len(inside) == batch.size:
+            if self._unit is not None and len(inside) % self._unit:
+                inside = inside[_whole_units(len(inside), self._unit)]
+            elif len(inside) == batch.size:
                 yield batch
-            elif len(inside):
+                continue
+            if len(inside):
                 yield batch.select(inside)
+
+    def _read_keys(self, keys: list[Tensor]) -> Iterator[Tensor]:
+        """One pass over the keys of the samples, which are also put into a list."""
+        for batch in self._read():
+            keys.append(self._keys.of(batch))
+            yield keys[-1]
 
     def _read_all(self) -> Iterator[Batch]:
         """One pass over the given batches, checked; those without samples are left out."""
@@ -272,6 +298,7 @@ class SampleStream:
                 if self.sample is None:  # a copy, which does not hold on to the rest of the batch
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
                     self._given = batch.size
+                self._shapes_differ |= differ_in_shape(batch, self.sample)
                 yield batch
 
     def parse(self, number: int, given: Any) -> Batch:
@@ -282,6 +309,14 @@ class SampleStream:
 def _size(batches: Sequence[Batch]) -> int:
     """The number of samples in some batches."""
     return sum(batch.size for batch in batches)
+
+
+def _whole_units(count: int, unit: int) -> Tensor:
+    """Return indices of `count` samples that make whole units: the nearest number, at least one.
+
+    The last samples are left out, or the first ones come twice.
+    """
+    return torch.arange(max(round(count / unit), 1) * unit) % count
 
 
 def first_sample(batches: Any) -> Batch | None:

@@ -107,10 +107,18 @@ def test_samples_without_values(shape: tuple[int, ...], dtype: torch.dtype) -> N
     assert len(keys_of(torch.zeros(shape, dtype=dtype)).unique()) == min(shape[0], 1)
 
 
-def text(lengths: list[int], *, width: int, left: bool, pad: int, prefix: str = "") -> Batch:
+def text(
+    lengths: list[int],
+    *,
+    width: int,
+    left: bool,
+    pad: int,
+    prefix: str = "",
+    mask_type: torch.dtype = torch.int64,
+) -> Batch:
     """Token i of sample s is 100 s + i + 1; padding is before or after them."""
     ids = torch.full((len(lengths), width), pad)
-    mask = torch.zeros(len(lengths), width, dtype=torch.int64)
+    mask = torch.zeros(len(lengths), width, dtype=mask_type)
     for s, length in enumerate(lengths):
         place = slice(width - length, width) if left else slice(0, length)
         ids[s, place] = torch.arange(length) + 100 * s + 1
@@ -118,12 +126,16 @@ def text(lengths: list[int], *, width: int, left: bool, pad: int, prefix: str = 
     return parse_batch(0, {f"{prefix}input_ids": ids, f"{prefix}attention_mask": mask})
 
 
+@pytest.mark.parametrize("mask_type", [torch.int64, torch.bool, torch.float32])
 @pytest.mark.parametrize("prefix", ["", "decoder_"])
 @pytest.mark.parametrize(("left", "width", "pad"), [(False, 9, 0), (True, 5, 0), (True, 12, 1)])
-def test_padding_does_not_count(left: bool, width: int, pad: int, prefix: str) -> None:
+def test_padding_does_not_count(
+    left: bool, width: int, pad: int, prefix: str, mask_type: torch.dtype
+) -> None:
     lengths = [5, 1, 3, 4]
-    expected = SampleKeys(0).of(text(lengths, width=5, left=False, pad=0, prefix=prefix))
-    padded = text(lengths, width=width, left=left, pad=pad, prefix=prefix)
+    options: dict[str, Any] = {"prefix": prefix, "mask_type": mask_type}
+    expected = SampleKeys(0).of(text(lengths, width=5, left=False, pad=0, **options))
+    padded = text(lengths, width=width, left=left, pad=pad, **options)
     assert torch.equal(SampleKeys(0).of(padded), expected)
     assert len(expected.unique()) == 4
 
@@ -151,6 +163,13 @@ def test_keys_are_uniform(values: Tensor, seed: int) -> None:
     for bound in (0.01, 0.1, 0.15, 0.25, 0.5, 0.9):
         error = (bound * (1 - bound) / len(keys)) ** 0.5
         assert abs(float((keys < bound).double().mean()) - bound) < 5 * error
+
+
+def test_zeros_are_no_exception() -> None:
+    """They must not be the first sample to hold out whatever the seed is."""
+    found = torch.cat([keys_of(torch.zeros(1, 3), seed=seed) for seed in range(100)])
+    assert len(found.unique()) == 100
+    assert abs(float(found.double().mean()) / KEYS - 0.5) < 0.15
 
 
 def test_seeds_give_independent_orders() -> None:

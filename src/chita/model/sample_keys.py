@@ -31,10 +31,12 @@ class SampleKeys:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._table = torch.empty(0, dtype=torch.int64)  # the multipliers drawn so far
+        # Zeros and samples without values depend on the seed as others do.
+        self._start = int(self._factors(1, torch.device("cpu")))
 
     def of(self, batch: Batch) -> Tensor:
         """Return the keys of a batch, (size,) int64 on the CPU."""
-        key = torch.zeros(batch.size, dtype=torch.int64)
+        key = torch.full((batch.size,), self._start)
         for words, places in _words_of(batch.inputs):
             key = _mixed(key + self._product(words, places).cpu())
         return key.bitwise_and_(KEYS - 1)
@@ -82,8 +84,10 @@ def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
 
 
 def _is_masked(value: Any, mask: Any) -> bool:
-    both = isinstance(value, Tensor) and isinstance(mask, Tensor)
-    return both and mask.ndim == 2 and value.shape == mask.shape and not value.is_floating_point()
+    if not (isinstance(value, Tensor) and isinstance(mask, Tensor)):
+        return False
+    counts = value is mask or not value.is_floating_point()
+    return counts and mask.ndim == 2 and value.shape == mask.shape
 
 
 def _as_words(tensor: Tensor) -> Tensor:
