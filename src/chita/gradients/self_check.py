@@ -107,11 +107,12 @@ def check_row(
             raise NotSeparableError(DIFFERENT.format(weight.name))
 
 
-@torch.no_grad()
 def check_outputs(
     model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, rows: Tensor
 ) -> bool:
     """Run the mini-batches with the numbers `rows` without the others and compare the outputs.
+
+    Gradients stay enabled, since a model may take another path without them, as attention does.
 
     Returns:
         Whether there were outputs to compare: those of other kinds than tensors are not.
