@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -86,6 +87,12 @@ class SampleStream:
         self._held_out = count
         self._place = (0, 0)  # the rest of this pass is where the stream starts
         return held
+
+    def restarted(self) -> SampleStream:
+        """Another stream of the same samples, at their start; this one stays where it is."""
+        other = copy.copy(self)
+        other._rest, other._waiting, other._place = None, iter(()), (0, 0)
+        return other
 
     @property
     def place(self) -> Place:
