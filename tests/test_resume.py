@@ -151,7 +151,8 @@ def test_a_finished_run_ends_at_once(tmp_path: Path) -> None:
     first = prune(model, [points(24)], tmp_path)
     watch = Watch(again)
     second = prune(again, [points(24)], tmp_path, resume=True)
-    assert watch.with_gradients == [False]  # one sample, whose multiply-adds are counted
+    # A mini-batch that finds which weights gradients reach, and a sample to count multiply-adds.
+    assert watch.with_gradients == [True, False]
     assert same(snapshot(again), snapshot(model))
     assert same(second.masks, first.masks)
     assert second.stages == first.stages  # to the second

@@ -283,3 +283,12 @@ def test_passes_that_are_alike_are_not_read_again() -> None:
     lazy = Lazy()
     SampleStream(lazy).seek((3, 2))
     assert lazy.given == 100 + 100 + 1
+
+
+def test_a_restarted_stream_is_another() -> None:
+    stream = SampleStream(numbered([3, 4, 3]))
+    stream.hold_out(2, 2)
+    list(stream.take(3, 3))
+    other = stream.restarted()
+    assert [numbers_of(batch) for batch in other.take(10, 5)] == [[2, 3, 4, 5, 6], [7, 8, 9, 2, 3]]
+    assert [numbers_of(batch) for batch in stream.take(4, 4)] == [[5, 6, 7, 8]]

@@ -183,3 +183,11 @@ def test_what_holds_no_masks_is_named() -> None:
         apply_masks(model, None)  # type: ignore[arg-type]
     with pytest.raises(ChitaError, match=r"model must be a torch\.nn\.Module, got dict"):
         apply_masks(result.masks, model)
+
+
+def test_weights_without_some_are_laid_out_anew() -> None:
+    weights = Weights(network())
+    left = weights.without(["0.weight"])
+    assert [w.name for w in left] == [w.name for w in weights][1:]
+    assert [w.start for w in left] == [0, 16]
+    assert torch.equal(left.vector(), weights.vector()[weights.entries[0].stop :])

@@ -22,6 +22,7 @@ from chita.curvature import Around, Curvature
 from chita.division import Division
 from chita.errors import ChitaError
 from chita.gradients import Loss
+from chita.gradients.reach import reached_weights
 from chita.guard import STEPS, Guard, Guarded
 from chita.held_out import HeldOut
 from chita.judge import Judge
@@ -59,9 +60,15 @@ class Run:
         self.model, self.ranks, self.method = model, ranks, config.resolve_method()
         self.weights = weights = choose_weights(model, config)
         check_finite(weights)
+        self.calibration = data = calibrate(model, batches, loss, config, held_out)
+        if self.method.curvature == "fisher":
+            stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
+            named = config.include is not None
+            self.weights = weights = reached_weights(
+                model, weights, stage, data.row_loss, named=named
+            )
         self.config = config = within_limits(config, weights)
         self.supports = Supports(model, weights, config)
-        self.calibration = data = calibrate(model, batches, loss, config, held_out)
         self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds with
         sharers = agreed_ranks(ranks, config, self.supports, weights, n=data.rows)
         forms = config.forms(data.rows, weights.size)

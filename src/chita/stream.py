@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -180,6 +181,12 @@ class SampleStream:
         self._unit = unit if self._shapes_differ else None
         self._rest, self._waiting, self._place = None, iter(()), (0, 0)
         self._counted, self._counted_all = 0, False
+
+    def restarted(self) -> SampleStream:
+        """Another stream of the same samples, at their start; this one stays where it is."""
+        other = copy.copy(self)
+        other._rest, other._waiting, other._place = None, iter(()), (0, 0)
+        return other
 
     @property
     def place(self) -> Place:

@@ -6,6 +6,7 @@ parameters: it owns no copy, renames nothing and adds nothing to the model.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ class Weights:
                 "the model has no prunable weights: no Linear, convolution or attention layer with "
                 f"weights of its own is left after include={include!r}, exclude={exclude!r}"
             )
+        self._hold(chosen)
+
+    def _hold(self, chosen: Mapping[str, nn.Parameter]) -> None:
         _check_same_kind(chosen)
         self.entries: tuple[Weight, ...] = tuple(_lay_out(chosen))
         self.size: int = self.entries[-1].stop
@@ -70,6 +74,13 @@ class Weights:
 
     def __iter__(self) -> Iterator[Weight]:
         return iter(self.entries)
+
+    def without(self, names: Iterable[str]) -> Weights:
+        """The prunable weights but for those named; at least one must be left."""
+        left = {w.name: w.parameter for w in self if w.name not in set(names)}
+        other = copy.copy(self)
+        other._hold(left)
+        return other
 
     def vector(self) -> Tensor:
         """A copy of the weights as one vector, shape (p,)."""

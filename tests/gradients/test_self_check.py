@@ -102,7 +102,8 @@ def test_batch_norm_without_running_statistics() -> None:
 
 
 def test_samples_mixed_by_hand() -> None:
-    assert_right(MixesSamples(), normal(12, 4), labels(12), batch=3, row_by_row="differently")
+    reason = "depend on the others in its batch"
+    assert_right(MixesSamples(), normal(12, 4), labels(12), batch=3, row_by_row=reason)
 
 
 def test_samples_not_in_dimension_0() -> None:

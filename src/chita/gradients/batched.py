@@ -6,6 +6,9 @@ the rule of each layer makes the gradients by its weights, a row for each mini-b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -14,14 +17,35 @@ from chita.gradients import conv2d, linear  # noqa: F401  (their rules register 
 from chita.gradients.capture import Call, NotSeparableError, Owner, captured
 from chita.gradients.general import general
 from chita.gradients.losses import Loss, row_losses
+from chita.gradients.row_by_row import Row, dense_gradients
 from chita.gradients.rules import rule_for
-from chita.outputs import run_model
+from chita.outputs import logits_of, run_model
 from chita.storage.target import Place
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """R rows of A that were written in one batched pass, and what is needed to check them.
+
+    Attributes:
+        outputs: of the model, as far as the loss looks at them.
+        losses: of the mini-batches, (R,).
+        signs: a random sign for each row, (R,).
+        total: the gradient of losses @ signs, from the same backward pass. Autograd computes it
+            without the rules, and the rows times their signs must add up to it.
+        called: the names of the weights whose module was called.
+    """
+
+    outputs: list[Tensor]
+    losses: Tensor
+    signs: Tensor
+    total: Row
+    called: set[str]
 
 
 def write_rows(
     model: nn.Module, found: list[Owner], batch: Batch, loss: Loss | None, place: Place
-) -> tuple[Tensor, set[str]]:
+) -> Chunk:
     """Write the gradients of R mini-batches into A.
 
     Args:
@@ -30,9 +54,6 @@ def write_rows(
         batch: R * m samples.
         loss: of one mini-batch.
         place: of these rows in A.
-
-    Returns:
-        The losses of the mini-batches, (R,), and the names of the weights whose module was called.
     """
     rows = place.columns.shape[1]
     assert isinstance(batch.content, tuple)
@@ -40,18 +61,46 @@ def write_rows(
     with captured(found) as calls:
         outputs = run_model(model, inputs)
     losses = row_losses(loss, outputs, targets, rows)
+    weights = list({w.name: w for owner in found for w in owner.owned.values()}.values())
+    signs = _random_signs(losses)
+    total = losses @ signs
     edges = [call.output for call in calls]
-    gradients = torch.autograd.grad(losses.sum(), edges, allow_unused=True)
+    both = dense_gradients(total, [*edges, *(weight.parameter for weight in weights)])
+    gradients, by_weight = both[: len(edges)], both[len(edges) :]
     written: set[str] = set()
     with torch.no_grad():
         for call, gradient in zip(calls, gradients, strict=True):
             if gradient is not None:
                 _check_call(call, batch.size)
-                _write_call(call, gradient.reshape(call.shape), place, written)
-        for weight in (weight for owner in found for weight in owner.owned.values()):
+                gradient = _signed(gradient.reshape(call.shape), signs)
+                _write_call(call, gradient, place, written)
+        for weight in weights:
             if weight.name not in written:
                 place.clear(weight.start, weight.stop)
-    return losses.detach(), {w.name for call in calls for w in call.owner.owned.values()}
+    called = {w.name for call in calls for w in call.owner.owned.values()}
+    row = Row(total.detach(), weights, by_weight)
+    return Chunk(seen_outputs(outputs, loss), losses.detach(), signs, row, called)
+
+
+def seen_outputs(outputs: Any, loss: Loss | None) -> list[Tensor]:
+    """The tensors that a loss is given, detached."""
+    return [t.detach() for t in tensors_of(logits_of(outputs) if loss is None else outputs)]
+
+
+def _random_signs(losses: Tensor) -> Tensor:
+    """1 or -1 for each row, (R,).
+
+    Rows that all point the same way have a sum far larger than themselves, whose rounding errors
+    would hide a wrong row. With random signs the sum is about as large as the rows.
+    """
+    generator = torch.Generator().manual_seed(len(losses))
+    return (2 * torch.randint(2, losses.shape, generator=generator) - 1).to(losses)
+
+
+def _signed(gradient: Tensor, signs: Tensor) -> Tensor:
+    """The samples (R * m, ...) times the signs of their rows, (R,)."""
+    factors = signs.to(gradient.dtype).repeat_interleave(len(gradient) // len(signs))
+    return gradient * factors.reshape(-1, *[1] * (gradient.ndim - 1))
 
 
 def _check_call(call: Call, samples: int) -> None:

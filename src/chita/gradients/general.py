@@ -10,13 +10,15 @@ from torch import Tensor
 from torch.func import functional_call
 
 from chita.batch import map_tensors
-from chita.gradients.capture import Call
+from chita.gradients.capture import Call, NotSeparableError
 from chita.gradients.rules import Piece, by_row
 
 
 def general(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
     """Tensors among the arguments are (R * m, ...), as is the output gradient."""
     module = call.owner.module
+    if getattr(module, "sparse", False):  # an embedding, whose gradients vmap cannot batch
+        raise NotSeparableError(f"{type(module).__name__} has sparse=True")
     parameters = {name: weight.parameter.detach() for name, weight in call.owner.owned.items()}
 
     def row_gradient(args: Any, keywords: Any, gradient: Tensor) -> dict[str, Tensor]:

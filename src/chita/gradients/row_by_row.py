@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge
 
 from chita.batch import Batch
 from chita.errors import ChitaError
@@ -45,6 +47,17 @@ def plain_row(model: nn.Module, weights: Sequence[Weight], batch: Batch, loss: L
         raise ChitaError(
             "the loss depends on no prunable weight: is it, or the model's output, detached?"
         )
-    parameters = [weight.parameter for weight in weights]
-    gradients = torch.autograd.grad(value, parameters, allow_unused=True)
+    gradients = dense_gradients(value, [weight.parameter for weight in weights])
     return Row(value.detach(), weights, gradients)
+
+
+def dense_gradients(
+    value: Tensor, inputs: Sequence[Tensor | GradientEdge]
+) -> tuple[Tensor | None, ...]:
+    """Differentiate the scalar `value` by each input; None where it does not depend on one.
+
+    Embeddings with sparse=True give sparse gradients, which have no reshape: make them dense.
+    """
+    given: Any = inputs  # torch takes both kinds together; its annotations do not say so
+    found = torch.autograd.grad(value, given, allow_unused=True)
+    return tuple(None if gradient is None else gradient.to_dense() for gradient in found)

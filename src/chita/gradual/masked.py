@@ -68,7 +68,8 @@ class Masked(Sparsifier):
                 f"{', '.join(missing)} have no gradients after a step, by which weights are to "
                 "grow: leave them out with include, or set the gradients to zero in place"
             )
-        return [g.flatten() for w in self.weights if (g := w.parameter.grad) is not None]
+        found = [g for w in self.weights if (g := w.parameter.grad) is not None]
+        return [g.to_dense().flatten() for g in found]  # embeddings may have sparse gradients
 
     def keep_random(self, counts: Sequence[int]) -> None:
         """Start with so many random weights of each layer."""

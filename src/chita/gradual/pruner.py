@@ -137,7 +137,8 @@ class GradualPruner(Sparsifier):
             progress=False,
             **{**self._arguments, "seed": seed},
         )
-        self._mask.kept = self._flat(result.masks)
+        # A weight that no gradient reaches is left alone by this step, and keeps its mask.
+        self._mask.kept = self._flat({**self.masks, **result.masks})
         self.steps_done += 1
         self._check_ranks()
         return result
