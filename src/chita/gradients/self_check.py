@@ -27,7 +27,7 @@ from chita.gradients.row_by_row import plain_row
 from chita.outputs import run_model
 from chita.storage.target import Place
 
-FLOOR = 1e-3  # of the norm of all gradients: what is below is compared with this much
+FLOOR = 1e-3  # of the norm of all weights: the gradient of one that is below is rounding errors
 PART = 4  # check the outputs of one row in so many
 DIFFERENT = "the gradients of {} come out differently in a batch of many rows"
 
