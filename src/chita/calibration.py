@@ -26,6 +26,7 @@ HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so
 HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
 CHOICE_SHARE = 0.15  # the most of the data that it takes
 MEASURE_SHARE = 0.1  # the most of the data to measure on, beside as many as there are to choose by
+FLOOR_SHARE = 0.2  # the same where a floor is checked, which must be kept by a standard error
 HELD_OUT_SHARE = CHOICE_SHARE + MEASURE_SHARE
 # A guarded stage tries eight candidates or so; that they take no longer than the gradients, whose
 # samples cost a forward pass and two as long backward, no more than this part is held out.
@@ -111,7 +112,8 @@ def divide_samples(
     held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
     if held < min(choice, 1):
         raise ChitaError(_too_few(have, needed, batch, bool(choice), config))
-    measured = max(int(have * MEASURE_SHARE), to_spare - held)
+    share = MEASURE_SHARE if config.floor is None else FLOOR_SHARE
+    measured = max(int(have * share), to_spare - held)
     measured = min(choice, measured, have - needed - held)
     if config.floor is not None and not measured:
         raise ChitaError(_too_few(have, needed, batch, True, config))
