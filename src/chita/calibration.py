@@ -146,7 +146,7 @@ def _with_other(
     at_once = stream.at_once(least=batch)
     held = -(-have // 2)
     pieces = at_once // batch * batch
-    choosing, measuring = other.hold_out((held, have - held), pieces, rest=0)
+    choosing, measuring = other.hold_out((held, have - held), pieces, rest=0, unit=batch)
     stream.exclude([*choosing, *measuring], unit=batch)
     wanted = config.samples or MOST_SAMPLES
     rows = stream.count(wanted * batch) // batch
@@ -178,7 +178,7 @@ def _to_choose_by(samples: int, config: PruneConfig) -> int:
         return 0
     part = samples // HELD_OUT_PART
     if config.guarded:
-        return max(part, min(HELD_OUT, int(samples * GUARD_PART)))
+        return max(part, min(HELD_OUT, int(samples * GUARD_PART)), 1)
     return max(HELD_OUT, part)
 
 
