@@ -230,6 +230,7 @@ def test_rows_of_the_matrix(data: int, batch: int, samples: Any, ridge: Any, row
         (30_000, {"samples": 100}, 16, 100, (600, 600)),  # three eighths of few
         (30_000, {"samples": 50, "batch": 4}, 4, 50, (75, 75)),
         (30_000, {"batch": 1}, 1, 1000, (375, 375)),
+        (100, {"samples": 2, "batch": 1}, 1, 2, (1, 1)),  # one at least: nothing is unguarded
     ],
 )
 def test_auto_picks_the_batch_and_bounds_what_is_held_out(
@@ -241,7 +242,7 @@ def test_auto_picks_the_batch_and_bounds_what_is_held_out(
     )
     counts = tuple(sum(b.size for b in part) for part in (found.held_out, found.measured))
     assert (found.batch, found.rows, counts) == (batch, rows, held)
-    assert 8 * counts[0] <= 3 * rows * batch
+    assert 8 * counts[0] <= max(3 * rows * batch, 8)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +265,18 @@ def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
     assert max(forward) <= most
     found = divide_samples(SampleStream(data), PruneConfig(sparsity=0.5, batch=batch))
     assert found.at_once == most and found.held_out[0].size == most
+
+
+@pytest.mark.parametrize("given", [None, 47])
+def test_held_out_losses_have_a_spread(given: int | None) -> None:
+    """Also where mini-batches do not divide the samples: the rest is a part of its own."""
+    held_out = None if given is None else [points(given, seed=1)]
+    result = prune(tiny(), [points(203)], ridge="auto", method="auto", batch=4, held_out=held_out)
+    assert all(row.held_out_error for row in result.stages) and result.held_out_error
+    stream = SampleStream([points(203)])
+    found = divide_samples(stream, PruneConfig(sparsity=0.5, batch=4, ridge="auto"))
+    assert [batch.size for batch in found.held_out] == [28, 3]
+    assert [batch.size for batch in found.measured] == [20]
 
 
 @pytest.mark.parametrize("batch", [3, 4, 8])

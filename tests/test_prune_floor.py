@@ -92,7 +92,7 @@ def test_a_search_ends_where_a_pattern_or_a_limit_does(limits: dict[str, Any], m
 def test_a_schedule_ends_where_the_search_begins() -> None:
     batches = Again(digits(600))
     keywords: dict[str, Any] = {"samples": 50, "batch": 4, "stages": 6, "schedule": "polynomial"}
-    result = prune(mlpnet(), batches, max_loss_increase=0.005, **keywords)
+    result = prune(mlpnet(), batches, max_loss_increase=0.2, **keywords)
     check_search(result, 6)
     planned = result.config.plan()
     first = next(number for number, row in enumerate(result.stages) if not row.accepted)

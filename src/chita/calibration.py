@@ -27,7 +27,6 @@ HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one 
 CHOICE_SHARE = 0.15  # the most of the data that it takes
 MEASURE_SHARE = 0.1  # the most of the data to measure on, beside as many as there are to choose by
 FLOOR_SHARE = 0.2  # the same where a floor is checked, which must be kept by a standard error
-HELD_OUT_SHARE = CHOICE_SHARE + MEASURE_SHARE
 # A guarded stage tries eight candidates or so; that they take no longer than the gradients, whose
 # samples cost a forward pass and two as long backward, no more than this part is held out.
 GUARD_PART = 3 / 8
@@ -102,21 +101,18 @@ def divide_samples(
 ) -> Calibration:
     """Decide how the samples of a stream are used, and of another one that is held out."""
     wanted = config.samples or MOST_SAMPLES
-    batch = config.batch or (_pick_batch(stream, wanted, config) if config.guarded else BATCH)
+    share = CHOICE_SHARE + _measure_share(config) if other is None else 0.0
+    batch = config.batch or BATCH
+    if config.batch is None and config.guarded:
+        batch = _pick_batch(stream, wanted, config, share)
     choice = _to_choose_by(wanted * batch, config)
     if other is not None:
         return _with_other(stream, other, batch, choice, config)
     have = stream.count(wanted * batch + 2 * choice)
     needed = (config.samples or 1) * batch
-    to_spare = have - wanted * batch  # of samples that no row would have anyway
-    held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
-    if held < min(choice, 1):
+    held, measured = _counts(have, wanted * batch, needed, choice, config)
+    if held < min(choice, 1) or (config.floor is not None and not measured):
         raise ChitaError(_too_few(have, needed, batch, bool(choice), config))
-    share = MEASURE_SHARE if config.floor is None else FLOOR_SHARE
-    measured = max(int(have * share), to_spare - held)
-    measured = min(choice, measured, have - needed - held)
-    if config.floor is not None and not measured:
-        raise ChitaError(_too_few(have, needed, batch, True, config))
     at_once = stream.at_once(least=batch)
     rows = min(wanted, (have - held - measured) // batch)
     choosing: list[Batch] = []
@@ -126,7 +122,7 @@ def divide_samples(
         choosing, measuring = stream.hold_out(
             (held, measured), pieces, rest=rows * batch, unit=batch
         )
-        if not choosing:
+        if not choosing or (config.floor is not None and not measuring):
             raise ChitaError(
                 f"batches hold {have} samples of the same content: none can be held out for "
                 f"{config.held_out_for}; give more data"
@@ -140,6 +136,28 @@ def divide_samples(
     return Calibration(stream, rows, batch, choosing, measuring, at_once)
 
 
+def _counts(
+    have: int, wanted: int, needed: int, choice: int, config: PruneConfig
+) -> tuple[int, int]:
+    """Return how many samples choose, and how many measure.
+
+    Args:
+        have: all samples.
+        wanted: those that the rows would use at most.
+        needed: those that the rows must have.
+        choice: those that choose, and measure, at most.
+        config: what was asked for.
+    """
+    to_spare = have - wanted  # no row would have them anyway
+    held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
+    measured = max(int(have * _measure_share(config)), to_spare - held)
+    return held, min(choice, measured, have - needed - held)
+
+
+def _measure_share(config: PruneConfig) -> float:
+    return MEASURE_SHARE if config.floor is None else FLOOR_SHARE
+
+
 def _with_other(
     stream: SampleStream, other: SampleStream, batch: int, choice: int, config: PruneConfig
 ) -> Calibration:
@@ -148,7 +166,7 @@ def _with_other(
     at_once = stream.at_once(least=batch)
     held = -(-have // 2)
     pieces = at_once // batch * batch
-    choosing, measuring = other.hold_out((held, have - held), pieces, rest=0)
+    choosing, measuring = other.hold_out((held, have - held), pieces, rest=0, unit=batch)
     stream.exclude([*choosing, *measuring], unit=batch)
     wanted = config.samples or MOST_SAMPLES
     rows = stream.count(wanted * batch) // batch
@@ -165,7 +183,8 @@ def _too_few(have: int, needed: int, batch: int, hold_out: bool, config: PruneCo
     """What the samples do not suffice for, and what they would suffice for."""
     what = f"samples={config.samples} rows" if config.samples else "one row"
     more = f" and some to hold out for {config.held_out_for}" if hold_out else ""
-    enough = int(have * (1 - HELD_OUT_SHARE if hold_out else 1) / (config.samples or 1))
+    held = CHOICE_SHARE + _measure_share(config) if hold_out else 0.0
+    enough = int(have * (1 - held) / (config.samples or 1))
     ways = ["more data", f"batch={enough} or less" if enough else "fewer samples, which are rows"]
     if config.held_out_for == "ridge='auto'":
         ways.append("ridge a number")
@@ -180,18 +199,24 @@ def _to_choose_by(samples: int, config: PruneConfig) -> int:
         return 0
     part = samples // HELD_OUT_PART
     if config.guarded:
-        return max(part, min(HELD_OUT, int(samples * GUARD_PART)))
+        return max(part, min(HELD_OUT, int(samples * GUARD_PART)), 1)
     return max(HELD_OUT, part)
 
 
-def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig) -> int:
+def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig, held: float) -> int:
     """m: 16 if the data can give the rows wanted, less if they are few.
 
     Every stage is to see all samples there are, if need be in fewer rows; but rows that were asked
     for are given.
+
+    Args:
+        stream: the samples.
+        wanted: n.
+        config: what was asked for.
+        held: the share of the samples that is held out, where they are few.
     """
     most = wanted * BATCH
     have = stream.count(most + 2 * _to_choose_by(most, config))
-    in_a_row = have * (1 - HELD_OUT_SHARE) / wanted
+    in_a_row = have * (1 - held) / wanted
     batch = math.ceil(in_a_row) if config.samples is None else int(in_a_row)
     return min(max(batch, 1), BATCH)

@@ -151,8 +151,8 @@ def prune(
         resume: go on after the stage found there, if any. The arguments must be the same, and the
             model as it was at the start. On a CPU the outcome is then that of an undisturbed run,
             bit for bit, unless the data come in another order, as a DataLoader may draw one.
-        held_out: samples to choose by and to measure on, as `batches` are, none of which enters A.
-            By default a part of `batches` is set aside, and which part depends on the content of
+        held_out: samples to choose by and to measure on, as `batches` are; what is used of them
+            never enters A. By default a part of `batches` is set aside, and which part depends on the content of
             the samples alone: a loader may shuffle. Give it where `batches` augments its samples at
             random, which makes them new at every pass; otherwise such samples are read once and
             kept.

@@ -81,7 +81,7 @@ class Run:
         )
         self.held_out, self.measured = (
             HeldOut(model, weights, samples, data.loss, sharers, data.batch)
-            for samples in (data.held_out, data.measured or data.held_out)
+            for samples in (data.held_out, data.measured)
         )
         self.judge = Judge(self.measured, config.floor)
         ridge = None if config.ridge == "auto" else config.ridge

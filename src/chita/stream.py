@@ -68,8 +68,9 @@ class SampleStream:
             counts: samples wanted in each part; a part may get a few less.
             chunk: samples in a piece.
             rest: samples beside them that `take` is to give before it starts anew.
-            unit: of which samples `take` must join: where they differ in shape from batch to batch,
-                what is left of each batch is made up to whole units.
+            unit: m, the samples of a mini-batch. A piece has whole units, or less than one. Where
+                samples differ in shape from batch to batch, which `take` does not join, what is
+                left of each batch is made up to whole units.
 
         Returns:
             The pieces of each part.
@@ -77,7 +78,10 @@ class SampleStream:
         parts = self._source.hold_out(counts, rest=rest, unit=unit)
         self._start_anew()
         held = (SampleStream(part).take(_size(part), chunk) if part else () for part in parts)
-        return [[self.prepare(piece) for piece in pieces] for pieces in held]
+        return [
+            [self.prepare(each) for piece in pieces for each in _units_and_rest(piece, unit)]
+            for pieces in held
+        ]
 
     def exclude(self, held_out: Sequence[Batch], *, unit: int = 1) -> None:
         """Never give samples with the content of these, which were held out elsewhere.
@@ -190,6 +194,12 @@ class SampleStream:
 def _size(batches: Sequence[Batch]) -> int:
     """The number of samples in some batches."""
     return sum(batch.size for batch in batches)
+
+
+def _units_and_rest(batch: Batch, unit: int) -> list[Batch]:
+    """Cut off what is more than whole units."""
+    whole = batch.size // unit * unit
+    return [part for part in (batch[:whole], batch[whole:]) if part.size]
 
 
 def first_sample(batches: Any) -> Batch | None:

@@ -30,7 +30,7 @@ class Entry:
         title: what the row is called.
         method: the method that it shows.
         takes: tells which settings of the method belong to the row.
-        main: whether the row is there even if nothing was measured for it.
+        main: whether to show the row even if nothing was measured for it.
         in_paper: whether the paper's figures for the method stand beside it.
     """
 

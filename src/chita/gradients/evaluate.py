@@ -8,10 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.batch import Batch, parse_batch
+from chita.batch import Batch, parse_batch, tensors_of
+from chita.errors import ChitaError
 from chita.gradients.losses import Loss, batch_loss, row_losses, scalar
 from chita.modes import device_of, evaluating
+from chita.outputs import logits_of
 from chita.ranks import ALONE, Ranks
+
+FEW_PARTS = 8  # of a batch whose parts need a forward pass each
 
 
 @torch.no_grad()
@@ -41,32 +45,50 @@ def mean_loss(
 def part_losses(
     model: nn.Module, batches: Sequence[Batch], loss: Loss | None, part: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute the loss of small parts of the samples, in eval mode: one forward pass a batch.
+    """Compute the loss of small parts of the samples, in eval mode.
+
+    One forward pass gives the losses of all parts of a batch. Where the outputs cannot be divided
+    by samples, or the model computes its own loss, a batch is cut into a few parts, each with a
+    forward pass of its own.
 
     Args:
         model: any module.
         batches: samples.
         loss: as for `gradient_matrix`.
-        part: m, the samples in a part. A batch that m does not divide is a single part, as is one
-            whose loss the model computes itself.
+        part: m, the samples in a part; one that m does not divide is a single part.
 
     Returns:
         The losses and the sizes of the parts, two float64 vectors (parts,) on the CPU.
     """
     device = device_of(model)
-    losses, sizes = [torch.empty(0)], [torch.empty(0)]
+    losses, sizes = [torch.empty(0)], list[int]()
     with evaluating(model):
         for batch in batches:
-            rows = batch.size // part if batch.size % part == 0 else 1
             here = batch.to(device)
-            if rows == 1 or isinstance(here.content, dict):
-                rows, found = 1, batch_loss(model, here, loss).reshape(1)
-            else:
-                found = row_losses(loss, here.outputs(model), here.content[1], rows)
-                scalar(found[0])
-            losses.append(found)
-            sizes.append(torch.full((rows,), batch.size / rows))
-    return (
-        torch.cat([each.detach().double().cpu() for each in losses]),
-        torch.cat(sizes).double(),
-    )
+            found = _row_losses(model, here, loss, part)
+            if found is not None:
+                losses.append(found)
+                sizes += [batch.size // len(found)] * len(found)
+                continue
+            for piece in here.split(max(part, -(-batch.size // FEW_PARTS))):
+                losses.append(batch_loss(model, piece, loss).reshape(1))
+                sizes.append(piece.size)
+    each = torch.cat([found.detach().double().cpu() for found in losses])
+    return each, torch.tensor(sizes, dtype=torch.float64)
+
+
+def _row_losses(model: nn.Module, batch: Batch, loss: Loss | None, part: int) -> Tensor | None:
+    """Compute the loss of each part in one forward pass; None if that cannot be done."""
+    rows, rest = divmod(batch.size, part)
+    if rest or rows < 2 or isinstance(batch.content, dict):
+        return None
+    outputs = batch.outputs(model)
+    seen = tensors_of(logits_of(outputs) if loss is None else outputs)
+    if not seen or any(tensor.shape[:1] != (batch.size,) for tensor in seen):
+        return None
+    try:
+        found = row_losses(loss, outputs, batch.content[1], rows)
+    except ChitaError:  # the loss may need outputs of their own type; otherwise it fails again
+        return None
+    scalar(found[0])
+    return found

@@ -28,7 +28,7 @@ def reached_weights(
     """Leave out the weights that no gradient reaches, with a warning that names them.
 
     Weights that the user chose by name are kept. If the gradients of all weights are zero, the loss
-    is flat where the model stands, which says nothing about any one of them: all are kept.
+    is flat at these weights, so that none can be ranked: all are kept.
 
     Args:
         model: any module.

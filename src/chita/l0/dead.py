@@ -30,7 +30,7 @@ from chita.storage.rescaled import ordinary
 
 
 class ColumnSizes(NamedTuple):
-    """What one pass over A tells about the size of the columns of this rank."""
+    """The sizes of the columns of this rank, from one pass over A."""
 
     squares: Tensor  # (p,), |s a_j|^2
     unit: float  # s, a power of two that keeps the squares from underflow and overflow

@@ -1,14 +1,14 @@
 """Whether a loader gives the same samples each time it is read.
 
 Samples are kept out of A by their content. Random augmentation gives a sample another content each
-time, so that nothing tells it from a new one.
+time, so that it cannot be distinguished from a new sample.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
         return batches.augment is None
     if isinstance(batches, (list, tuple)):
         return True
-    if isinstance(batches, DataLoader) and not isinstance(batches.dataset, IterableDataset):
+    if _is_plain(batches) and not isinstance(batches.dataset, IterableDataset):
         passes = _fetched_twice(batches)
     else:
         passes = (_first_with_samples(batches, parse) for _ in range(2))
@@ -59,18 +59,23 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
 
 
 def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
-    """Return the number of samples in a pass; None if only reading the pass would tell."""
+    """Return the number of samples in a pass; None if unknown without reading it."""
     if isinstance(batches, Batches):
         return batches.samples
     if isinstance(batches, (list, tuple)):
         return sum(parse(number, given).size for number, given in enumerate(batches))
-    if isinstance(batches, DataLoader) and batches.batch_size is not None:
+    if _is_plain(batches) and batches.batch_size is not None:
         sampler = batches.sampler
         every = isinstance(sampler, SequentialSampler) or (
             isinstance(sampler, RandomSampler) and not sampler.replacement
         )
         return len(sampler) if every and isinstance(sampler, Sized) else None
     return None
+
+
+def _is_plain(batches: Iterable[Any]) -> TypeGuard[DataLoader[Any]]:
+    """Return whether this is a DataLoader that gives what it fetches; a subclass may change it."""
+    return isinstance(batches, DataLoader) and type(batches).__iter__ is DataLoader.__iter__
 
 
 def _sorted_keys(batches: Iterable[Batch]) -> Tensor:
@@ -88,12 +93,11 @@ def _fetched_twice(loader: DataLoader[Any]) -> Iterator[Iterable[Any]]:
     """Fetch the first samples of a pass twice, as the loader does.
 
     Where the loader puts other samples into a batch at each pass, the second time brings them in
-    batches of half the size: padding to the longest sample of a batch, which no attention mask
-    tells of, then shows.
+    batches of half the size: padding to the longest sample of a batch, without an attention mask,
+    then changes the keys.
     """
-    generator = (
-        torch.Generator()
-    )  # a new seed for the workers of each pass, and none that is global
+    # Workers get a new seed in each pass, and the global generator stays as it is.
+    generator = torch.Generator()
     options: dict[str, Any] = {
         "collate_fn": loader.collate_fn,
         "generator": generator,

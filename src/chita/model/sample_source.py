@@ -125,7 +125,9 @@ class SampleSource:
         whole = bool(keys) and next(read, None) is None
         parts = self._collect(counts)
         self._forget_count(unit)
-        if whole:  # what the next pass holds may differ, where a sampler draws some of the data
+        if (
+            whole and self._unit is None
+        ):  # what the next pass holds may differ, where a sampler draws some of the data
             self._counted = sum(int((self.split.part_of(k) == self.split.rest).sum()) for k in keys)
             self._counted_all = True
         return parts
@@ -140,8 +142,9 @@ class SampleSource:
         """Read samples of one pass, at most so many, and replace the data by them; their number."""
         count = self.count(count)
         assert self.sample is not None
-        each = sum(t.numel() * t.element_size() for t in tensors_of(self.sample.content))
-        free = free_bytes(torch.device("cpu"))
+        tensors = tensors_of(self.sample.content)
+        each = sum(t.numel() * t.element_size() for t in tensors)
+        free = free_bytes(tensors[0].device)
         if free is not None and count * each > KEPT_SHARE * free:
             raise ChitaError(
                 f"{self.name} gives other samples each time it is read, as random augmentation "
