@@ -152,10 +152,10 @@ def prune(
             model as it was at the start. On a CPU the outcome is then that of an undisturbed run,
             bit for bit, unless the data come in another order, as a DataLoader may draw one.
         held_out: samples to choose by and to measure on, as `batches` are; what is used of them
-            never enters A. By default a part of `batches` is set aside, and which part depends on the content of
-            the samples alone: a loader may shuffle. Give it where `batches` augments its samples at
-            random, which makes them new at every pass; otherwise such samples are read once and
-            kept.
+            never enters A. By default a part of `batches` is set aside, and which part depends on
+            the content of the samples alone: a loader may shuffle. Give it where `batches` augments
+            its samples at random, which makes them new at every pass; otherwise such samples are
+            read once and kept.
 
     Raises:
         ChitaError: an argument, the model or the data do not fit; the message says how.
