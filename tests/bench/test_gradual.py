@@ -69,10 +69,11 @@ def test_the_reference_has_one_cell_for_each_seed(tmp_path: Path) -> None:
     assert {**dense[0]["recipe"], "methods": {}} == {**chita["recipe"], "methods": {}}
 
 
-def test_cells_of_before_the_first_layer_was_dense_are_not_taken(tmp_path: Path) -> None:
+def test_cells_of_methods_that_changed_are_not_taken(tmp_path: Path) -> None:
+    """Rivals keep their first layer dense, and CHITA drops dead columns."""
     keys = [cell.key for cell in Gradual().cells(embedded(tmp_path))]
     assert {key["method"] for key in keys if key.get("version") == 2} == {
-        "incremental", "snfs", "dnw",
+        "incremental", "snfs", "dnw", "chita-bso", "chita++",
     }  # fmt: skip
 
 
