@@ -76,7 +76,7 @@ def test_the_sparsity_is_met_to_the_weight() -> None:
     few: dict[str, Any] = {"samples": 4, "batch": 1, "ridge": 1e-3, "first_order": True}
     result = prune(model, [(x, x[:, :5].argmax(1))], sparsity=0.8, start=0.3, stages=2, **few)
     assert [row.step for row in result.stages] == [1, 0]
-    assert result.nonzeros == result.stages[-1].kept == kept_weights(0.8, 800)
+    assert result.nonzeros == result.stages[-1].kept == kept_weights(800, 0.8)
     for name, mask in result.masks.items():
         assert torch.equal(mask, model.get_parameter(name) != 0)
 
