@@ -70,7 +70,7 @@ def test_the_sparsity_is_met_to_the_weight() -> None:
     """Where the mask alone wins a stage after one with another support: A has four rows, and the
     only sample that chooses has no spread."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(2)
         x = torch.randn(400, 20)[:100]
         model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 5))
     few: dict[str, Any] = {"samples": 4, "batch": 1, "ridge": 1e-3, "first_order": True}
@@ -196,7 +196,7 @@ def test_one_sample_is_too_few_to_repair_batch_norm_and_costs_no_run() -> None:
 def test_a_repair_does_not_break_the_floor() -> None:
     """Batch norm's right statistics would shrink the outputs, which this loss is all about."""
     model, (x, _) = batch_normed(False), points(200)
-    model[1].running_mean += numbers(8, seed=3)
+    model[1].running_mean += numbers(8, seed=11)
     model[1].running_var *= 0.1
     with torch.no_grad():
         t = model.eval()(x).argmax(1)
