@@ -198,3 +198,19 @@ def test_the_global_generator_is_left_alone() -> None:
     before = torch.get_rng_state()
     repeats_samples(DataLoader(POINTS, 8), parse)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class NoisyLoader(DataLoader[Any]):
+    """Augments what it fetches, which its data set does not show."""
+
+    def __iter__(self) -> Any:
+        for inputs, targets in super().__iter__():
+            yield inputs + torch.randn_like(inputs), targets
+
+
+def test_a_loader_with_an_iteration_of_its_own_is_judged_by_what_it_gives() -> None:
+    data = TensorDataset(torch.arange(12.0).unsqueeze(1), torch.arange(12))
+    assert repeats_samples(DataLoader(data, 4), parse_batch)
+    with torch.random.fork_rng():
+        assert not repeats_samples(NoisyLoader(data, 4), parse_batch)
+    assert known_size(NoisyLoader(data, 4), parse_batch) is None
