@@ -67,6 +67,15 @@ def start(out: Path, kill_at: tuple[str, int] | None = None) -> Any:
     return process
 
 
+def finished_stages(out: Path) -> int:
+    return (StageFile.done(out) or (0, STAGES))[0]
+
+
+def wait_for_stage(process: Any, out: Path, stage: int) -> None:
+    while process.is_alive() and finished_stages(out) < stage:
+        time.sleep(0.01)
+
+
 def finish(out: Path) -> float:
     """Seconds that a run took which was left alone."""
     process, began = start(out), time.perf_counter()
@@ -95,7 +104,11 @@ def test_at_ten_random_moments(undisturbed: tuple[Path, float], tmp_path: Path) 
     kills, progress = 0, []
     while kills < 10:
         process = start(tmp_path)
-        process.join(moments.uniform(0, seconds))
+        if kills % 2:  # after one more stage, however slow the machine is by now
+            wait_for_stage(process, tmp_path, finished_stages(tmp_path) + 1)
+            process.join(moments.uniform(0, seconds / STAGES))
+        else:
+            process.join(moments.uniform(0, seconds))
         process.kill()
         process.join()
         if process.exitcode == 0:  # it was done before: begin again with the next folder
