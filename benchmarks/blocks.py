@@ -20,14 +20,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from chita.clock import timed
-from chita.l0.algorithm import Algorithm, Layout, SupportThenUpdate
-from chita.l0.iht import refine_by_backsolve
-from chita.l0.problem import Problem
-from chita.l0.solve import iht_support, solve_problem
+from chita.deploy.clock import timed
 from chita.methods.chita_bso import CHITA_BSO
-from chita.storage import HeldMatrix
-from chita.weights import Weights
+from chita.model.weights import Weights
+from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
+from chita.solver.iht import refine_by_backsolve
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.problem import Problem
+from chita.solver.solve import iht_support, solve_problem
 from chita.zoo import NETWORKS
 
 LAMBDA = 1e-3

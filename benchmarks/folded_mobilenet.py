@@ -25,12 +25,12 @@ from torch import Tensor, nn
 
 import chita
 from chita import data, zoo
-from chita.checkpoint import load_checkpoint
-from chita.config import kept_weights
-from chita.evaluate import accuracy
-from chita.l0.threshold import keep, top_k
-from chita.metric import Shape, lamp
-from chita.weights import Weights
+from chita.files.checkpoint import load_checkpoint
+from chita.model.accuracy import accuracy
+from chita.model.weights import Weights
+from chita.pruning.auto.metrics import Shape, lamp
+from chita.pruning.config import kept_weights
+from chita.solver.constraints.threshold import keep, top_k
 
 NETWORK = zoo.get("mobilenetv1-folded")
 CHECKPOINT = "checkpoints/mobilenetv1_imagenet_folded.safetensors"

@@ -21,8 +21,8 @@ from torch import Tensor
 
 import chita
 from chita import zoo
-from chita.result import PruneResult
-from chita.train import initialise
+from chita.pruning.result import PruneResult
+from chita.zoo.training import initialise
 
 IMAGES = 256  # in memory, over and over again
 

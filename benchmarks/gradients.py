@@ -19,10 +19,10 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.clock import timed
-from chita.gradients import gradient_matrix
-from chita.stream import SampleStream
-from chita.weights import Weights
+from chita.curvature.fisher import gradient_matrix
+from chita.deploy.clock import timed
+from chita.model.stream import SampleStream
+from chita.model.weights import Weights
 from chita.zoo import NETWORKS
 
 IMAGES = 1000

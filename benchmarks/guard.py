@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from chita import data, prune, zoo
-from chita.bench.networks import CHECKPOINTS
-from chita.checkpoint import load_checkpoint
-from chita.modes import evaluating
+from chita.files.checkpoint import load_checkpoint
+from chita.model.modes import evaluating
+from chita.paper.networks import CHECKPOINTS
 
 MOST = 0.5  # of a stage's time may go to the guard
 SPARSITY = 0.9

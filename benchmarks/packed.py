@@ -27,13 +27,13 @@ from torch import Tensor, nn
 
 import chita
 from chita import zoo
-from chita.checkpoint import load_checkpoint, save_checkpoint
 from chita.errors import ChitaError
-from chita.packed.container import assemble, take_apart
-from chita.packed.deflate import PATTERNS, deflate, inflate
-from chita.packed.read import unpack
-from chita.packed.write import pack
-from chita.weights import Weights
+from chita.files.checkpoint import load_checkpoint, save_checkpoint
+from chita.files.packed.container import assemble, take_apart
+from chita.files.packed.deflate import PATTERNS, deflate, inflate
+from chita.files.packed.read import unpack
+from chita.files.packed.write import pack
+from chita.model.weights import Weights
 
 SHARED = Path(__file__).parents[1] / "../shared/checkpoints"
 NETWORKS = (  # and their checkpoint, None for random weights

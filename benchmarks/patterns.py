@@ -21,8 +21,8 @@ import torch
 
 import chita
 from chita import data
-from chita.bench.networks import Subject, find_subjects
-from chita.evaluate import accuracy
+from chita.model.accuracy import accuracy
+from chita.paper.networks import Subject, find_subjects
 
 
 def main() -> None:

@@ -22,10 +22,11 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 import chita
-from chita import data, run, zoo
-from chita.checkpoint import load_checkpoint
-from chita.gradients import gradient_matrix
-from chita.weights import Weights
+from chita import data, zoo
+from chita.curvature.fisher import gradient_matrix
+from chita.files.checkpoint import load_checkpoint
+from chita.model.weights import Weights
+from chita.pruning import run
 
 METHODS = {"chita-bso": 1e-5, "chita-cd": 1e-3}
 

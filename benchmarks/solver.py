@@ -21,19 +21,19 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from chita.checkpoint import load_checkpoint
-from chita.clock import timed
-from chita.gradients import gradient_matrix
-from chita.l0.backsolve import backsolve
-from chita.l0.coordinate import CoordinateDescent
-from chita.l0.iht import step_rule
-from chita.l0.options import Options
-from chita.l0.problem import Iterate, Problem
-from chita.l0.solve import solve
-from chita.l0.stepsize import Path as StepPath
-from chita.storage import HeldMatrix
-from chita.stream import SampleStream
-from chita.weights import Weights
+from chita.curvature.fisher import gradient_matrix
+from chita.deploy.clock import timed
+from chita.files.checkpoint import load_checkpoint
+from chita.model.stream import SampleStream
+from chita.model.weights import Weights
+from chita.solver.backsolve import backsolve
+from chita.solver.coordinate_descent import CoordinateDescent
+from chita.solver.iht import step_rule
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.options import Options
+from chita.solver.problem import Iterate, Problem
+from chita.solver.solve import solve
+from chita.solver.stepsize import Path as StepPath
 from chita.zoo import NETWORKS
 
 CHECKPOINT = Path(__file__).parents[1] / "../shared/checkpoints/resnet20_cifar10.safetensors"

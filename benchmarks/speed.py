@@ -22,10 +22,10 @@ import torch
 from torch import nn
 
 import chita
-from chita.fast.accelerate import DENSE
-from chita.fast.speed import LAYER_BY_LAYER, compare
-from chita.source import open_source
-from chita.train import initialise
+from chita.cli.source import open_source
+from chita.deploy.fast.accelerate import DENSE
+from chita.deploy.speed import LAYER_BY_LAYER, compare
+from chita.zoo.training import initialise
 
 SPARSITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 BATCHES = (1, 32, 256)

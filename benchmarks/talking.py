@@ -21,20 +21,20 @@ from tempfile import gettempdir
 import torch
 
 from chita import data
-from chita.bench.networks import find_subjects
-from chita.bench.pose import pose
-from chita.clock import timed
-from chita.config import kept_weights
-from chita.evaluate import accuracy
-from chita.l0.algorithm import Layout
-from chita.l0.batched_algebra import times
-from chita.l0.batched_problem import BatchedProblem
-from chita.l0.blocks import side_by_side
-from chita.l0.options import Options, Trace
-from chita.l0.problem import Iterate, Problem
-from chita.l0.solve import ALGORITHMS, batched_bso, solve_problem
-from chita.storage import HeldMatrix
-from chita.stream import SampleStream
+from chita.deploy.clock import timed
+from chita.model.accuracy import accuracy
+from chita.model.stream import SampleStream
+from chita.paper.networks import find_subjects
+from chita.paper.pose import pose
+from chita.pruning.config import kept_weights
+from chita.solver.algorithm import Layout
+from chita.solver.blocks.batched_algebra import times
+from chita.solver.blocks.batched_problem import BatchedProblem
+from chita.solver.blocks.independent import side_by_side
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
+from chita.solver.solve import ALGORITHMS, batched_bso, solve_problem
 
 TESTED = 2000  # images of the test set
 ITERATIONS = 5  # of IHT, as in CHITA-BSO

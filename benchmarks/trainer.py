@@ -22,11 +22,11 @@ import torch.nn.functional as F  # noqa: N812
 from chita import zoo
 from chita.data import Batches, ImageData, Splits
 from chita.data.augment import pad_crop_flip
-from chita.evaluate import accuracy
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.trainer import Training
-from chita.progress import step_bar
-from chita.ranks import ALONE
+from chita.model.accuracy import accuracy
+from chita.report.progress import step_bar
+from chita.solver.ranks import ALONE
 
 BATCH = 128
 

@@ -1,15 +1,15 @@
 """chita: prune trained neural networks by combinatorial optimisation."""
 
-from chita.config import PruneConfig
+from chita.deploy.fast import Accelerated, accelerate
+from chita.deploy.onnx_file import export_onnx
 from chita.errors import ChitaError
-from chita.fast import Accelerated, accelerate
-from chita.l0 import Options, Solution, solve
-from chita.onnx_file import export_onnx
-from chita.packed import load, save
-from chita.prune import prune
-from chita.result import PruneResult
-from chita.sensitivity import SensitivityResult, sensitivity
-from chita.weights import apply_masks
+from chita.files.packed import load, save
+from chita.model.weights import apply_masks
+from chita.pruning.config import PruneConfig
+from chita.pruning.prune import prune
+from chita.pruning.result import PruneResult
+from chita.pruning.sensitivity import SensitivityResult, sensitivity
+from chita.solver import Options, Solution, solve
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """python -m chita."""
 
-from chita.cli import main
+from chita.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -1,5 +1,63 @@
-"""The one exception type for everything a user can get wrong."""
+"""ChitaError, and the argument checks that every part shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any
 
 
 class ChitaError(ValueError):
     """A user error: the message names the argument, what it got and what would work."""
+
+
+def require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:
+    """Refuse a value for which `holds` does not, saying what the argument must be."""
+    if not holds(value):
+        raise ChitaError(f"{name} must be {what}, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_share(value: Any) -> bool:
+    return is_number(value) and 0 <= value < 1
+
+
+def is_percentage(value: Any) -> bool:
+    """A share such as 0.95 is taken for a slip."""
+    return is_not_negative(value) and 1 < value <= 100
+
+
+def is_not_negative(value: Any) -> bool:
+    return is_number(value) and math.isfinite(value) and value >= 0
+
+
+def is_natural(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def is_seed(value: Any) -> bool:
+    return is_natural(value) and value < 2**64
+
+
+def is_count(value: Any) -> bool:
+    return is_natural(value) and value >= 1
+
+
+def is_flag(value: Any) -> bool:
+    """None leaves the choice open."""
+    return value is None or isinstance(value, bool)
+
+
+def are_patterns(value: Any) -> bool:
+    several = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, str) or several
+
+
+def are_shares(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(pattern, str) and is_share(share) for pattern, share in value.items()
+    )

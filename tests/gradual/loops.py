@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
 
-from chita.config import kept_weights
 from chita.gradual import GradualPruner
-from chita.weights import Weights
-
-from ..pruning import Pairs, seeded
+from chita.model.weights import Weights
+from chita.pruning.config import kept_weights
+from tests.support.pruning import Pairs, seeded
 
 PRUNABLE = 306
 CALIBRATION: dict[str, Any] = {"samples": 12, "batch": 2, "ridge": 0.01}

@@ -8,7 +8,7 @@ from chita.data import Batches, ImageData, Preprocessing, image_folder
 from chita.data.augment import pad_crop_flip
 from chita.errors import ChitaError
 from chita.gradual.feed import Feed, drawing, seed_of
-from chita.ranks import Ranks
+from chita.solver.ranks import Ranks
 
 CPU = torch.device("cpu")
 COUNT = 23

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from chita.config import kept_weights
 from chita.errors import ChitaError
 from chita.gradual import PruningSchedule
-from chita.weights import Weights
-
-from ..pruning import same, seeded, snapshot
+from chita.model.weights import Weights
+from chita.pruning.config import kept_weights
+from tests.support.pruning import same, seeded, snapshot
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")

@@ -15,10 +15,9 @@ from torch.utils.data import DataLoader
 
 from chita.errors import ChitaError
 from chita.gradual import PruningSchedule
-from chita.weights import Weights
-
-from ..pruning import same, snapshot
-from .loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
+from chita.model.weights import Weights
+from tests.gradual.loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
+from tests.support.pruning import same, snapshot
 
 pl = pytest.importorskip("lightning.pytorch", reason="needs lightning: chita[lightning]")
 from chita.gradual.lightning import GradualPruning  # noqa: E402

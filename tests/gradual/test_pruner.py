@@ -15,10 +15,9 @@ from torch.optim import SGD, Optimizer
 import chita
 from chita.errors import ChitaError
 from chita.gradual import GradualPruner, PruningSchedule
-from chita.weights import Weights
-
-from ..pruning import cut, points, same, snapshot, tiny
-from .loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network, train
+from chita.model.weights import Weights
+from tests.gradual.loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network, train
+from tests.support.pruning import cut, points, same, snapshot, tiny
 
 
 def sgd(model: nn.Module, **more: Any) -> Optimizer:

@@ -15,10 +15,17 @@ from torch.optim.lr_scheduler import OneCycleLR
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from chita.gradual import GradualPruner, cosine_restarts, polynomial
-from chita.weights import Weights
-
-from ..pruning import same
-from .loops import CALIBRATION, OPTIMIZERS, PRUNABLE, assert_sparse, images, network, train
+from chita.model.weights import Weights
+from tests.gradual.loops import (
+    CALIBRATION,
+    OPTIMIZERS,
+    PRUNABLE,
+    assert_sparse,
+    images,
+    network,
+    train,
+)
+from tests.support.pruning import same
 
 
 def sgd(model: nn.Module) -> Optimizer:

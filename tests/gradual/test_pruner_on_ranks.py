@@ -13,10 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from chita.errors import ChitaError
 from chita.gradual import GradualPruner
-from chita.weights import Weights
-
-from ..gloo import on_ranks
-from .loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
+from chita.model.weights import Weights
+from tests.gradual.loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
+from tests.support.gloo import on_ranks
 
 
 def still(model: nn.Module) -> nn.Module:

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from chita.errors import ChitaError
-from chita.gradual.schedules import (
-    PruningSchedule,
-    cosine_restarts,
-    linear,
-    one_shot,
-    polynomial,
-)
+from chita.gradual.schedules import PruningSchedule, cosine_restarts, linear, one_shot, polynomial
 
 
 def test_the_papers_schedule() -> None:

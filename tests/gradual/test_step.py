@@ -7,7 +7,7 @@ from chita.data import Batches
 from chita.gradual.mask import Mask
 from chita.gradual.sparsifier import Sparsifier
 from chita.gradual.step import CapturedStep, Step, fastest
-from chita.weights import Weights
+from chita.model.weights import Weights
 from tests.gradual.small import small_network, small_splits
 
 BATCH = 20

@@ -9,18 +9,18 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import chita
-from chita.config import kept_weights
 from chita.data import Batches
 from chita.data.augment import pad_crop_flip
 from chita.errors import ChitaError
-from chita.evaluate import accuracy
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import History
 from chita.gradual.methods import METHODS
-from chita.weights import Weights
-from tests.gloo import on_ranks
+from chita.model.accuracy import accuracy
+from chita.model.weights import Weights
+from chita.pruning.config import kept_weights
 from tests.gradual.small import RECIPE, linear_network, same, small_network, small_splits, train
+from tests.support.gloo import on_ranks
 
 CPU = torch.device("cpu")
 STEPS = 4  # in an epoch: 220 images in batches of 50

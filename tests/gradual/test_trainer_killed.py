@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from chita.cli import app
+from chita.cli.app import app
 from chita.gradual.epoch_file import EpochFile
 
 EPOCHS, STEPS = 6, 34  # of 17,000 images in batches of 500
@@ -69,7 +69,7 @@ def die_in(owner: type, name: str, call: int) -> None:
 
 def exit_code(out: Path, recipe: Path, moment: Moment | None = None) -> int | None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chita.cli", "matplotlib.figure"])
+    context.set_forkserver_preload(["chita.cli.app", "matplotlib.figure"])
     process = context.Process(target=run, args=(out, recipe, moment))
     process.start()
     process.join()

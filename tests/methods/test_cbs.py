@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chita
-from chita.l0.algorithm import Layout
-from chita.l0.solve import solve_problem
 from chita.methods.cbs import CBS
-
-from ..l0.problems import dense_minimiser, random_problem
-from ..pruning import cut, points, tiny
+from chita.solver.algorithm import Layout
+from chita.solver.solve import solve_problem
+from tests.solver.problems import dense_minimiser, random_problem
+from tests.support.pruning import cut, points, tiny
 
 
 @given(st.integers(0, 10**6), st.integers(0, 20), st.sampled_from([1e-3, 0.05, 1.0]))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chita.l0.solve import solve_problem
 from chita.methods import METHODS, get_method
-
-from ..l0.problems import brute_force, dense_gradient, dense_minimiser, random_problem
+from chita.solver.solve import solve_problem
+from tests.solver.problems import brute_force, dense_gradient, dense_minimiser, random_problem
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 import chita
 from chita import ChitaError
-
-from ..gradients.truth import head
-from ..pruning import cut, numbers, points, seeded, snapshot, tiny
+from tests.curvature.truth import head
+from tests.support.pruning import cut, numbers, points, seeded, snapshot, tiny
 
 
 def dense(w: Tensor, moment: Tensor, lam: float, mask: Tensor) -> Tensor:

@@ -6,14 +6,13 @@ import pytest
 import torch
 
 import chita
-from chita.l0.algorithm import Layout
-from chita.l0.options import Options
-from chita.l0.problem import Problem
-from chita.l0.solve import solve_problem
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
-from chita.storage import HeldMatrix
-
-from ..pruning import points, same, snapshot, tiny
+from chita.solver.algorithm import Layout
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.options import Options
+from chita.solver.problem import Problem
+from chita.solver.solve import solve_problem
+from tests.support.pruning import points, same, snapshot, tiny
 
 
 def problem() -> Problem:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chita import ChitaError
-from chita.l0.solve import ALGORITHMS
 from chita.methods import METHODS, able, get_method
+from chita.solver.solve import ALGORITHMS
 
 
 def test_every_method_goes_by_its_name() -> None:

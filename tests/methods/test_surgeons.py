@@ -8,11 +8,10 @@ import pytest
 import torch
 
 import chita
-from chita.l0.solve import solve_problem
 from chita.methods import METHODS
-
-from ..l0.problems import random_problem
-from ..pruning import cut, points, snapshot, tiny
+from chita.solver.solve import solve_problem
+from tests.solver.problems import random_problem
+from tests.support.pruning import cut, points, snapshot, tiny
 
 NAMES = ["obd", "obs", "woodfisher", "woodtaylor", "m-fac"]
 

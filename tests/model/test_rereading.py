@@ -22,10 +22,9 @@ from torch.utils.data import (
 )
 
 from chita import data
-from chita.batch import parse_batch
+from chita.model.batch import parse_batch
 from chita.model.rereading import known_size, order_is_fixed, repeats_samples
-
-from ..pruning import Again, cut, points
+from tests.support.pruning import Again, cut, points
 
 PAIRS = cut(points(100), 10)
 POINTS: Dataset[Any] = TensorDataset(*points(100))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chita.batch import Batch, parse_batch
+from chita.model.batch import Batch, parse_batch
 from chita.model.sample_keys import COLUMNS, KEYS, SampleKeys
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import chita
 from chita.report.tables import as_text, layer_table, summary_table
-
-from ..pruning import tiny
+from tests.support.pruning import tiny
 
 
 def test_a_row_for_each_layer_and_the_sums() -> None:

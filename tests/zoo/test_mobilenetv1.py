@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d, relu6
 
 from chita import data, zoo
-from chita.checkpoint import load_checkpoint
-from chita.evaluate import accuracy
+from chita.files.checkpoint import load_checkpoint
+from chita.model.accuracy import accuracy
 from chita.zoo.mobilenetv1 import FoldedBlock, MobileNetV1, MobileNetV1Folded
 
 SHARED = Path(__file__).parents[2] / "../shared"

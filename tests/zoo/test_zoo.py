@@ -5,12 +5,12 @@ import torch
 from safetensors.torch import load_file
 
 from chita import ChitaError, data, zoo
-from chita.batch_norm import reestimate_batch_norm
-from chita.checkpoint import load_checkpoint
 from chita.data.fetch import locate
 from chita.data.sources import SOURCES
-from chita.evaluate import accuracy
-from chita.weights import Weights
+from chita.files.checkpoint import load_checkpoint
+from chita.model.accuracy import accuracy
+from chita.model.batch_norm import reestimate_batch_norm
+from chita.model.weights import Weights
 
 SHARED = Path(__file__).parents[2] / "../shared/checkpoints"
 CHECKPOINTS = {

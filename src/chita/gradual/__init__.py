@@ -2,13 +2,7 @@
 
 from chita.gradual.pruner import GradualPruner
 from chita.gradual.recipe import GradualRecipe
-from chita.gradual.schedules import (
-    PruningSchedule,
-    cosine_restarts,
-    linear,
-    one_shot,
-    polynomial,
-)
+from chita.gradual.schedules import PruningSchedule, cosine_restarts, linear, one_shot, polynomial
 from chita.gradual.trainer import train_sparse
 
 __all__ = [

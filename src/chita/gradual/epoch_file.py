@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from chita.files import write_whole
+from chita.files.resumable import Kept, KeptRun
+from chita.files.run_folder import EPOCH_FILE
+from chita.files.whole import write_whole
 from chita.gradual.history import EpochRow
-from chita.kept_run import Kept, KeptRun
-from chita.output import EPOCH_FILE
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita.data.dataset import Augmentation, Batches, ImageData, Images
 from chita.errors import ChitaError
-from chita.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks
 
 
 class Feed:

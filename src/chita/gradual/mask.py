@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from chita.weights import Weights
+from chita.model.weights import Weights
 
 
 class Mask:

@@ -11,18 +11,18 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
-from chita.gradual.dense import Dense
-from chita.gradual.dnw import DNW
-from chita.gradual.gmp import GMP
-from chita.gradual.incremental import Incremental
 from chita.gradual.plan import TrainingPlan
 from chita.gradual.pruner import GradualPruner
-from chita.gradual.rigl import RigL
-from chita.gradual.snfs import SNFS
-from chita.gradual.soft_threshold import SoftThreshold
+from chita.gradual.rivals.dense import Dense
+from chita.gradual.rivals.dnw import DNW
+from chita.gradual.rivals.gmp import GMP
+from chita.gradual.rivals.incremental import Incremental
+from chita.gradual.rivals.rigl import RigL
+from chita.gradual.rivals.snfs import SNFS
+from chita.gradual.rivals.soft_threshold import SoftThreshold
+from chita.gradual.rivals.variational_dropout import VariationalDropout
 from chita.gradual.sparsifier import Sparsifier
-from chita.gradual.variational_dropout import VariationalDropout
-from chita.weights import Patterns
+from chita.model.weights import Patterns
 
 
 @dataclass(frozen=True)

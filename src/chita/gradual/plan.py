@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from chita.schedule import MESHES
+from chita.pruning.schedule import MESHES
 
 if TYPE_CHECKING:
     from chita.gradual.schedules import PruningSchedule

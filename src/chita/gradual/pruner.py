@@ -12,20 +12,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.checks import check_model
-from chita.config import PruneConfig
-from chita.distributed import joined_ranks
 from chita.errors import ChitaError
-from chita.gradients import Loss
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
-from chita.patterned import choose_weights
-from chita.prune import prune
-from chita.result import PruneResult
-from chita.resume import fingerprint
-from chita.unwrap import unwrapped
-from chita.weights import apply_masks
+from chita.model.checks import check_model
+from chita.model.losses import Loss
+from chita.model.unwrap import unwrapped
+from chita.model.weights import apply_masks
+from chita.pruning.config import PruneConfig
+from chita.pruning.patterned import choose_weights
+from chita.pruning.prune import prune
+from chita.pruning.result import PruneResult
+from chita.pruning.resume import fingerprint
+from chita.solver.distributed import joined_ranks
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from numbers import Integral, Real
 from typing import Literal, get_args
 
 from chita.errors import ChitaError
-from chita.schedule import sparsities as spread
+from chita.pruning.schedule import sparsities as spread
 
 Unit = Literal["epoch", "step"]  # what a schedule counts
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from chita.weights import Weights
+from chita.model.weights import Weights
 
 
 class Sparsifier(ABC):

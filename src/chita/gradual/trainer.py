@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.data.dataset import Batches, Images, Splits
-from chita.distributed import joined_ranks
 from chita.errors import ChitaError
-from chita.evaluate import accuracy
 from chita.gradual.epoch_file import EpochFile, Finished
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
@@ -26,11 +24,13 @@ from chita.gradual.recipe import GradualRecipe
 from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier
 from chita.gradual.step import Pass, Step, fastest
-from chita.modes import convolution_trials, device_of, modes_restored
-from chita.ranks import Ranks
-from chita.resume import fingerprint
-from chita.train import initialise
-from chita.weights import Patterns
+from chita.model.accuracy import accuracy
+from chita.model.modes import convolution_trials, device_of, modes_restored
+from chita.model.weights import Patterns
+from chita.pruning.resume import fingerprint
+from chita.solver.distributed import joined_ranks
+from chita.solver.ranks import Ranks
+from chita.zoo.training import initialise
 
 logger = logging.getLogger(__name__)
 

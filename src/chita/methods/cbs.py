@@ -4,12 +4,12 @@ As in its paper, the gradient of the trained network is taken for zero. The roun
 more of them fit f to the n samples that A is made of, and the network no longer follows.
 """
 
-from chita.l0.algorithm import SupportThenUpdate
-from chita.l0.iht import refine_by_backsolve
-from chita.l0.options import Options
 from chita.methods.method import Method
-from chita.surgeon.swaps import swap_support
-from chita.surgeon.without_first_order import WithoutFirstOrder
+from chita.methods.swaps import swap_support
+from chita.methods.without_first_order import WithoutFirstOrder
+from chita.solver.algorithm import SupportThenUpdate
+from chita.solver.iht import refine_by_backsolve
+from chita.solver.options import Options
 
 CBS = Method(
     "cbs",

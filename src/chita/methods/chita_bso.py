@@ -4,9 +4,9 @@ Few updates do: from P_k(w0), IHT finds the support it ends with early or not at
 weights come from the backsolve.
 """
 
-from chita.l0.options import Options
-from chita.l0.solve import ALGORITHMS
 from chita.methods.method import Method
+from chita.solver.options import Options
+from chita.solver.solve import ALGORITHMS
 
 CHITA_BSO = Method(
     "chita-bso",

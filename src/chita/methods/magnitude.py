@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from chita.l0.algorithm import Layout, begin
-from chita.l0.options import Options, Trace
-from chita.l0.problem import Iterate, Problem
-from chita.l0.shares import top_k_by_layer
 from chita.methods.method import Method
+from chita.solver.algorithm import Layout, begin
+from chita.solver.constraints.shares import top_k_by_layer
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chita.l0.algorithm import Algorithm, Layout
-from chita.l0.options import Options
+from chita.solver.algorithm import Algorithm, Layout
+from chita.solver.options import Options
 
 Curvature = Literal["none", "fisher", "inputs"]
 

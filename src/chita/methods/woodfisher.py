@@ -2,7 +2,7 @@
 summed OBS update."""
 
 from chita.methods.method import Method
-from chita.surgeon.surgeon import Surgeon
-from chita.surgeon.woodbury import Woodbury, woodbury_memory
+from chita.methods.surgeon import Surgeon
+from chita.methods.woodbury import Woodbury, woodbury_memory
 
 WOODFISHER = Method("woodfisher", "fisher", Surgeon(Woodbury()), memory=woodbury_memory)

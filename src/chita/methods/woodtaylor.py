@@ -1,8 +1,8 @@
 """WoodTaylor (Singh & Alistarh 2020): WoodFisher with the first-order term."""
 
 from chita.methods.method import Method
-from chita.surgeon.surgeon import Surgeon
-from chita.surgeon.woodbury import Woodbury, woodbury_memory
+from chita.methods.surgeon import Surgeon
+from chita.methods.woodbury import Woodbury, woodbury_memory
 
 WOODTAYLOR = Method(
     "woodtaylor", "fisher", Surgeon(Woodbury(), first_order=True), memory=woodbury_memory

@@ -20,8 +20,8 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from chita.batch import Batch
 from chita.data.dataset import Batches
+from chita.model.batch import Batch
 from chita.model.sample_keys import SampleKeys
 
 COMPARED = 32  # samples that are read twice

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chita.batch import Batch
+from chita.model.batch import Batch
 
 KEYS = 2**62  # keys are uniform in [0, KEYS)
 COLUMNS = 2**14  # words that are multiplied at a time: the products take eight bytes each

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chita.batch import Batch, describe, differ_in_shape, map_tensors, tensors_of
 from chita.errors import ChitaError
-from chita.memory import free_bytes
+from chita.model.batch import Batch, describe, differ_in_shape, map_tensors, tensors_of
 from chita.model.rereading import known_size, order_is_fixed, repeats_samples
 from chita.model.sample_keys import SampleKeys
 from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit, split_keys
-from chita.sizes import format_bytes
+from chita.pruning.memory import free_bytes
+from chita.solver.matrix.sizes import format_bytes
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from chita.fast.accelerate import DENSE, LayerChoice
-from chita.fast.speed import Comparison
+from chita.deploy.fast.accelerate import DENSE, LayerChoice
+from chita.deploy.speed import Comparison
 
 
 def choices_table(rows: Sequence[LayerChoice]) -> Table:

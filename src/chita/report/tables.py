@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from chita.counts import Counts
-from chita.result import PruneResult
+from chita.model.counts import Counts
+from chita.pruning.result import PruneResult
 
 
 def layer_table(result: PruneResult) -> Table:

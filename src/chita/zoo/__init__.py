@@ -18,11 +18,11 @@ from torch import nn
 from chita.data.augment import pad_crop_flip
 from chita.data.preprocessing import Preprocessing, RandomResizedCrop
 from chita.errors import ChitaError
-from chita.train import Recipe
 from chita.zoo.mlpnet import MLPNet
 from chita.zoo.mobilenetv1 import MobileNetV1, MobileNetV1Folded
 from chita.zoo.resnet20 import ResNet20
 from chita.zoo.resnet50 import ResNet50
+from chita.zoo.training import Recipe
 
 __all__ = [
     "NETWORKS",

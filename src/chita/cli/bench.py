@@ -1,0 +1,120 @@
+"""The command `chita bench`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chita.cli.device import pick_device
+from chita.errors import ChitaError
+from chita.files.run_folder import prepare_folder
+from chita.paper.benchmark import Bench, Benchmark, run_benchmark
+from chita.paper.first_order import FirstOrder
+from chita.paper.gradual import QUICK_SETTINGS, Gradual
+from chita.paper.networks import find_subjects
+from chita.paper.objective import Objective
+from chita.paper.ridge import RidgeEffect
+from chita.paper.robustness.benchmark import QUICK_NETWORKS, AnyNetwork
+from chita.paper.runtime import Runtime
+from chita.paper.scale.benchmark import Scale
+from chita.paper.schedules import QUICK_SETTINGS as QUICK_STAGES
+from chita.paper.schedules import Schedules
+from chita.paper.settings import quick_grid
+from chita.paper.stepsize import StepSize
+from chita.paper.table1 import Table1
+from chita.report.console import say
+from chita.report.figures import new_figure
+
+SEEDS, QUICK_SEEDS = 5, 1
+TRAINING_SEEDS = 3  # where each cell is a training of many epochs
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A benchmark as the paper has it, and one that ends in a minute or two.
+
+    Attributes:
+        full: on the paper's networks.
+        quick: on the embedded network.
+        seeds: how many the full one averages over by default.
+    """
+
+    full: Benchmark
+    quick: Benchmark
+    seeds: int = SEEDS
+
+
+BENCHMARKS = {
+    "table1": Sizes(Table1(), Table1({"mlpnet": (0.9, 0.98)}, quick_grid)),
+    "runtime": Sizes(Runtime(), Runtime(samples=100, quick=True)),
+    "objective": Sizes(Objective(), Objective((0.8, 0.9, 0.98), samples=200, quick=True)),
+    "schedules": Sizes(Schedules(), Schedules(settings=QUICK_STAGES)),
+    "ridge": Sizes(
+        RidgeEffect(),
+        RidgeEffect(300, iterations=(0, 5, 20, 100, 300), sparsities=(0.9, 0.98)),
+    ),
+    "first-order": Sizes(
+        FirstOrder(), FirstOrder((1, 4, 16), samples=300, stages=5, trace_images=2000)
+    ),
+    "stepsize": Sizes(StepSize(), StepSize()),
+    "gradual": Sizes(
+        Gradual(), Gradual((0.9,), epochs=8, settings=QUICK_SETTINGS), seeds=TRAINING_SEEDS
+    ),
+    "scale": Sizes(
+        Scale(),
+        Scale(
+            networks=("resnet20",),
+            weights=(100_000, 1_000_000),
+            rows=(100, 300, 1000),
+            sparsities=(0.5, 0.8, 0.95),
+            samples=250,
+        ),
+    ),
+    "any": Sizes(AnyNetwork(), AnyNetwork(QUICK_NETWORKS, samples=200)),
+}
+NAMES = ", ".join(BENCHMARKS)
+
+
+def bench_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {NAMES}.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the cells, the tables and the figure.")
+    ] = Path("runs/bench"),
+    checkpoints: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the paper's checkpoints; the embedded MLPNet by default."),
+    ] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(min=1, help="5 by default, 3 for gradual, 1 with --quick."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The embedded MLPNet, in a minute or two.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
+    ] = None,
+    imagenet: Annotated[
+        Path | None,
+        typer.Option(help="ImageNet (train/ and val/): runs the networks that need it."),
+    ] = None,
+) -> None:
+    """Make a table or figure of the paper again; what is done already is kept under OUT."""
+    if name not in BENCHMARKS:
+        raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
+    prepare_folder(out)
+    new_figure()  # what is missing to draw shows before the work
+    place = pick_device(device)
+    if quick and not (checkpoints is None and imagenet is None):
+        raise ChitaError(
+            "--quick runs on the network that ships: leave out --checkpoints and --imagenet"
+        )
+    subjects = find_subjects(checkpoints, device=place, out=out, imagenet=imagenet)
+    bench = Bench(subjects, seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds))
+    benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
+    run_benchmark(name, benchmark, bench, out)
+    written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
+    say(written)

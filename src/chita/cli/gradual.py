@@ -1,0 +1,147 @@
+"""The command `chita gradual`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from torch import nn
+
+from chita import zoo
+from chita.cli.launch import resumable
+from chita.cli.trained import AsJson, DataName, Device, NetworkName, Seed, ValSplit, open_trained
+from chita.errors import ChitaError
+from chita.files.run_folder import write_run
+from chita.files.whole import write_csv
+from chita.gradual.epoch_file import EpochFile
+from chita.gradual.history import History, draw_history
+from chita.gradual.methods import METHODS, get_method
+from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
+from chita.gradual.trainer import train_sparse
+from chita.model.accuracy import accuracy
+from chita.model.weights import Weights
+from chita.report.console import say, say_json
+from chita.report.progress import step_bar
+from chita.zoo import Network
+
+logger = logging.getLogger(__name__)
+
+
+def gradual_command(
+    network: NetworkName,
+    data_name: DataName = None,
+    val_split: ValSplit = None,
+    sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
+    method: Annotated[
+        str, typer.Option(help=f"One of {', '.join(METHODS)}; or dense, with --sparsity 0.")
+    ] = "chita-bso",
+    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    recipe_file: Annotated[
+        Path | None, typer.Option("--recipe", help="YAML; that of the network by default.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Trained weights to start from; those that ship with chita by default."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model and its history.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the last finished epoch found in OUT.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a network until it is sparse: pruning steps with SGD between them, or a rival's way."""
+    known = zoo.get(network)
+    recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
+    recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+    fresh = _starts_fresh(method, checkpoint)
+    recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
+    with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
+        trained = open_trained(
+            known,
+            checkpoint,
+            data_name,
+            val_split=val_split,
+            seed=seed,
+            place=place,
+            ranks=ranks,
+            fresh=fresh,
+        )
+        model = trained.model
+        dense_accuracy = None if fresh or ranks.rank > 0 else accuracy(model, trained.test)
+        with step_bar("training") as progress:
+            history = train_sparse(
+                model,
+                trained.splits,
+                recipe,
+                method=method,
+                sparsity=sparsity,
+                seed=seed,
+                device=place,
+                include=known.prunable,
+                out=out,
+                resume=resume,
+                progress=progress if ranks.rank == 0 else None,
+            )
+        if ranks.rank > 0:  # rank 0 speaks for all
+            return
+    config = {
+        "network": network,
+        "data": trained.data_name,
+        "val_split": val_split,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "method": method,
+        "target_sparsity": sparsity,
+        "seed": seed,
+    }
+    record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
+    if out is not None:
+        _write(out, model, known, recipe, history, config=config, record=record)
+    say(_summary(record))
+    if as_json:
+        say_json(record)
+
+
+def _starts_fresh(method: str, checkpoint: Path | None) -> bool:
+    """Whether the method trains from weights as they are drawn."""
+    fresh = get_method(method).from_scratch
+    if fresh and checkpoint is not None:
+        raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
+    return fresh
+
+
+def _write(
+    out: Path,
+    model: nn.Module,
+    network: Network,
+    recipe: GradualRecipe,
+    history: History,
+    *,
+    config: Mapping[str, Any],
+    record: Mapping[str, Any],
+) -> None:
+    """The model, its masks, the configuration, the result, and the history with its figure."""
+    weights = Weights(model, network.prunable)
+    masks = weights.split(weights.vector() != 0)
+    write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
+    write_csv(out / "history.csv", history.table())
+    title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
+    try:
+        draw_history(out / "history.png", history.rows, title=title)
+    except ChitaError as error:  # the training is worth more than its figure
+        logger.warning("history.png is not drawn: %s", error)
+
+
+def _summary(record: Mapping[str, Any]) -> str:
+    before = record["dense_accuracy"]
+    start = "from fresh weights" if before is None else f"{before:.2f} % before"
+    return (
+        f"{record['network']} by {record['method']}: {record['accuracy']:.2f} % of the test set "
+        f"({start}), {record['nonzeros']} of {record['weights']} weights left "
+        f"({record['sparsity']:.2%} sparse), {record['seconds']:.0f} s"
+    )

@@ -1,0 +1,92 @@
+"""The commands `chita pack`, `chita unpack` and `chita inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.markup import escape
+from rich.table import Table
+
+from chita.files.checkpoint import read_checkpoint, save_checkpoint
+from chita.files.packed.describe import FileReport, describe
+from chita.files.packed.load import load
+from chita.files.packed.write import save
+from chita.files.run_folder import model_file, prepare_file
+from chita.report.console import say, say_json
+
+
+def pack_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="IN", help="A checkpoint, or the folder of a run.")
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The packed file, in a folder that is there.")
+    ],
+) -> None:
+    """Store a pruned checkpoint without its zeros."""
+    source = model_file(source)
+    tensors = read_checkpoint(source)
+    before = source.stat().st_size  # OUT may be the same file
+    prepare_file(out, ".safetensors")
+    save(tensors, out)
+    after = out.stat().st_size
+    say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
+
+
+def unpack_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="A packed file.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The safetensors file, in a folder that is there.")
+    ],
+) -> None:
+    """Make plain dense safetensors of a packed file, bit for bit."""
+    tensors = load(source)
+    prepare_file(out, ".safetensors")
+    save_checkpoint(tensors, out)
+    say(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
+
+
+def inspect_command(
+    source: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A checkpoint, packed or not, or a run's folder.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One line of JSON on standard output instead.")
+    ] = False,
+) -> None:
+    """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
+    report = describe(model_file(source))
+    if as_json:
+        say_json(report.to_dict())
+    else:
+        say(file_table(report))
+
+
+def file_table(report: FileReport) -> Table:
+    """The tensors of a file, and the sum of them."""
+    kind = "packed" if report.packed else "plain"
+    title = f"{kind}: {report.file_bytes:,} bytes, {report.ratio:.4f} of {report.dense_bytes:,}"
+    entries = sum(row.entries for row in report.tensors)
+    sparsity = 1 - sum(row.nonzeros for row in report.tensors) / max(entries, 1)
+    table = Table(title=title, show_footer=True, box=SIMPLE)
+    table.add_column("tensor", "all", overflow="fold")
+    table.add_column("type")
+    table.add_column("shape")
+    table.add_column("sparsity", f"{sparsity:.2%}", justify="right")
+    table.add_column("pattern")
+    table.add_column("stored as", overflow="fold")
+    table.add_column("bytes", f"{sum(r.stored_bytes for r in report.tensors):,}", justify="right")
+    for row in report.tensors:
+        table.add_row(
+            escape(row.name),
+            row.dtype,
+            "x".join(map(str, row.shape)),
+            f"{row.sparsity:.2%}",
+            row.pattern,
+            escape(row.form),
+            f"{row.stored_bytes:,}",
+        )
+    return table

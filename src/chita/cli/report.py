@@ -1,0 +1,21 @@
+"""The command `chita report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chita.report.console import say
+from chita.report.page.render import PAGE, write_page
+
+
+def report_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The output folder of prune, gradual or bench.")
+    ],
+    out: Annotated[Path | None, typer.Option(help=f"The page; DIR/{PAGE} by default.")] = None,
+) -> None:
+    """Write one HTML page on a run: charts, layers, stages and masks; it needs no network."""
+    say(f"the report is {write_page(folder, out)}")

@@ -1,0 +1,66 @@
+"""The command `chita speed`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from chita.cli.device import pick_device
+from chita.cli.source import open_source, random_images
+from chita.cli.trained import AsJson, Device, Source, SourceNetwork
+from chita.deploy.speed import measure_speed
+from chita.errors import ChitaError
+from chita.files.run_folder import prepare_file
+from chita.files.whole import write_json
+from chita.report.console import say, say_json
+from chita.report.speed import choices_table, comparison_table
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def speed_command(
+    source: Source,
+    network: SourceNetwork = None,
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="Samples at a time (repeatable); 1, 32, 256.")
+    ] = None,
+    dtype: Annotated[
+        str, typer.Option(help=f"One of {', '.join(DTYPES)}; 2:4 needs a half.")
+    ] = "float32",
+    device: Device = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for the figures, which ends in .json, in a folder that is there."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Time a pruned network against dense on every path of this machine, and say what to use."""
+    if dtype not in DTYPES:
+        raise ChitaError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if out is not None:
+        prepare_file(out, ".json")
+    place = pick_device(device)
+    known, model = open_source(source, network)
+    model = model.to(place, DTYPES[dtype])
+    say(f"{known.name} on {place}, threads: {torch.get_num_threads()}, {dtype}")
+    found = []
+    for size in batch or (1, 32, 256):
+        images = random_images(known, size).to(place, DTYPES[dtype])
+        found.append(measure_speed(model, images, size))
+        say(choices_table(found[-1].layers), comparison_table(found[-1]))
+    say(*(comparison.advice for comparison in found))
+    record = {
+        "network": known.name,
+        "source": source,
+        "device": str(place),
+        "threads": torch.get_num_threads(),
+        "dtype": dtype,
+        "batches": [comparison.to_dict() for comparison in found],
+    }
+    if out is not None:
+        write_json(out, record)
+    if as_json:
+        say_json(record)

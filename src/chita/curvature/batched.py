@@ -1,0 +1,123 @@
+"""The fast way: many rows of A from one batched forward and backward pass.
+
+The backward pass gives only the gradients by the outputs of the layers; from these and the inputs
+the rule of each layer makes the gradients by its weights, a row for each mini-batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.curvature.per_sample import conv2d, linear  # noqa: F401  they register their rules
+from chita.curvature.per_sample.general import general
+from chita.curvature.per_sample.registry import rule_for
+from chita.curvature.row_by_row import Row, dense_gradients
+from chita.model.batch import Batch, tensors_of
+from chita.model.hooks import Call, NotSeparableError, Owner, captured
+from chita.model.losses import Loss, row_losses
+from chita.model.outputs import logits_of, run_model
+from chita.solver.matrix.target import Place
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """R rows of A that were written in one batched pass, and what is needed to check them.
+
+    Attributes:
+        outputs: of the model, as far as the loss looks at them.
+        losses: of the mini-batches, (R,).
+        signs: a random sign for each row, (R,).
+        total: the gradient of losses @ signs, from the same backward pass. Autograd computes it
+            without the rules, and the rows times their signs must add up to it.
+        called: the names of the weights whose module was called.
+    """
+
+    outputs: list[Tensor]
+    losses: Tensor
+    signs: Tensor
+    total: Row
+    called: set[str]
+
+
+def write_rows(
+    model: nn.Module, found: list[Owner], batch: Batch, loss: Loss | None, place: Place
+) -> Chunk:
+    """Write the gradients of R mini-batches into A.
+
+    Args:
+        model: in eval mode, its prunable weights differentiable.
+        found: those of its modules that own the weights whose gradients are asked for.
+        batch: R * m samples.
+        loss: of one mini-batch.
+        place: of these rows in A.
+    """
+    rows = place.columns.shape[1]
+    assert isinstance(batch.content, tuple)
+    inputs, targets = batch.content
+    with captured(found) as calls:
+        outputs = run_model(model, inputs)
+    losses = row_losses(loss, outputs, targets, rows)
+    weights = list({w.name: w for owner in found for w in owner.owned.values()}.values())
+    signs = _random_signs(losses)
+    total = losses @ signs
+    edges = [call.output for call in calls]
+    both = dense_gradients(total, [*edges, *(weight.parameter for weight in weights)])
+    gradients, by_weight = both[: len(edges)], both[len(edges) :]
+    written: set[str] = set()
+    with torch.no_grad():
+        for call, gradient in zip(calls, gradients, strict=True):
+            if gradient is not None:
+                _check_call(call, batch.size)
+                gradient = _signed(gradient.reshape(call.shape), signs)
+                _write_call(call, gradient, place, written)
+        for weight in weights:
+            if weight.name not in written:
+                place.clear(weight.start, weight.stop)
+    called = {w.name for call in calls for w in call.owner.owned.values()}
+    row = Row(total.detach(), weights, by_weight)
+    return Chunk(seen_outputs(outputs, loss), losses.detach(), signs, row, called)
+
+
+def seen_outputs(outputs: Any, loss: Loss | None) -> list[Tensor]:
+    """The tensors that a loss is given, detached."""
+    return [t.detach() for t in tensors_of(logits_of(outputs) if loss is None else outputs)]
+
+
+def _random_signs(losses: Tensor) -> Tensor:
+    """1 or -1 for each row, (R,).
+
+    Rows that all point the same way have a sum far larger than themselves, whose rounding errors
+    would hide a wrong row. With random signs the sum is about as large as the rows.
+    """
+    generator = torch.Generator().manual_seed(len(losses))
+    return (2 * torch.randint(2, losses.shape, generator=generator) - 1).to(losses)
+
+
+def _signed(gradient: Tensor, signs: Tensor) -> Tensor:
+    """The samples (R * m, ...) times the signs of their rows, (R,)."""
+    factors = signs.to(gradient.dtype).repeat_interleave(len(gradient) // len(signs))
+    return gradient * factors.reshape(-1, *[1] * (gradient.ndim - 1))
+
+
+def _check_call(call: Call, samples: int) -> None:
+    """The samples must be dimension 0 of all the call saw, and be what they were then."""
+    call.check_unchanged()
+    shapes = [call.shape, *(tensor.shape for tensor in tensors_of((call.args, call.keywords)))]
+    if any(shape[:1] != (samples,) for shape in shapes):
+        raise NotSeparableError(
+            f"dimension 0 of what {type(call.owner.module).__name__} sees is not the samples"
+        )
+
+
+def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -> None:
+    """The first gradient of a weight is written, those of further calls are added."""
+    apply = rule_for(call.owner.module) or general
+    for piece in apply(call, gradient, place.columns.shape[1]):
+        weight = call.owner.owned[piece.name]
+        write = place.add if weight.name in written else place.put
+        write(weight.start + piece.start, piece.columns)
+    written.update(weight.name for weight in call.owner.owned.values())

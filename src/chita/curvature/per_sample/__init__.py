@@ -1,0 +1,1 @@
+"""Per-sample gradient rules, one file for each type of layer."""

@@ -1,0 +1,101 @@
+"""Conv2d: a linear layer applied to every window of its padded input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.conv import _ConvNd
+
+from chita.curvature.per_sample.grouped import grouped_gradients
+from chita.curvature.per_sample.products import row_products
+from chita.curvature.per_sample.registry import Piece, by_row, rule
+from chita.model.hooks import Call
+
+FEW_CHANNELS = 4  # of a picture, say
+
+
+@rule(nn.Conv2d)
+def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    """Input (R * m, C, H, W) and output gradient (R * m, O, H', W')."""
+    conv = call.owner.module
+    assert isinstance(conv, nn.Conv2d)
+    g = by_row(gradient, rows).transpose(1, 2)  # (R, O, m, H', W')
+    if "bias" in call.owner.owned:
+        yield Piece("bias", 0, g.sum((2, 3, 4)).t())
+    if "weight" in call.owner.owned:
+        if gradient.is_cuda:
+            yield Piece("weight", 0, _on_gpu(conv, call.input, gradient, rows))
+            return
+        left = g.reshape(rows, conv.groups, conv.out_channels // conv.groups, -1)
+        right = windows(conv, by_row(padded(conv, call.input), rows), gradient.shape[2:])
+        yield from row_products("weight", left, right)
+
+
+def _on_gpu(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
+    """The gradients of the weight, (entries, R), by the faster of two ways."""
+    if _has_small_products(conv, gradient.shape[2:]):
+        return sample_products(conv, x, gradient, rows)
+    x, padding = _with_plain_padding(conv, x)
+    return grouped_gradients(conv, x, gradient, rows, padding)
+
+
+def _has_small_products(conv: nn.Conv2d, size: Sequence[int]) -> bool:
+    """Whether to multiply sample by sample.
+
+    It pays where the products are smaller than what they are made of, if the windows are the input
+    itself, or if so few channels go in that a grouped convolution wastes most of its work.
+    """
+    inputs = conv.in_channels * math.prod(conv.kernel_size)
+    small = conv.out_channels * inputs <= math.prod(size) * (conv.out_channels + inputs)
+    plain = math.prod(conv.kernel_size) == 1 or conv.in_channels <= FEW_CHANNELS
+    return conv.groups == 1 and plain and small
+
+
+def sample_products(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
+    """The gradients of the weight, (entries, R): those of every sample, summed over each row.
+
+    Short sums for many samples keep a GPU busier than long ones for few rows.
+    """
+    seen = windows(conv, by_row(padded(conv, x), len(x)), gradient.shape[2:])[:, 0]
+    dtype = torch.promote_types(torch.promote_types(x.dtype, gradient.dtype), torch.float32)
+    products = torch.bmm(gradient.flatten(2).to(dtype), seen.to(dtype).mT)
+    return by_row(products.flatten(1), rows).sum(1).t()
+
+
+def windows(conv: _ConvNd, x: Tensor, size: Sequence[int]) -> Tensor:
+    """The padded input (R, m, C, H, W) under each kernel entry at each of the output's places.
+
+    A strided view that is copied once, several times faster than torch's unfold; it serves any
+    number of spatial dimensions.
+
+    Returns:
+        (R, groups, C / groups * kh * kw, m * H' * W').
+    """
+    rows, samples, channels = x.shape[:3]
+    row, sample, channel, *along = x.stride()
+    within = [entry * step for entry, step in zip(along, conv.dilation, strict=True)]
+    between = [entry * step for entry, step in zip(along, conv.stride, strict=True)]
+    seen = x.as_strided(
+        (rows, channels, *conv.kernel_size, samples, *size),
+        (row, channel, *within, sample, *between),
+        x.storage_offset(),
+    )
+    return seen.reshape(rows, conv.groups, -1, samples * math.prod(size))
+
+
+def _with_plain_padding(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    """The input, and the zeros a convolution adds around it by itself; others are added here."""
+    if conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
+        return x, (conv.padding[0], conv.padding[1])
+    return padded(conv, x), (0, 0)
+
+
+def padded(conv: _ConvNd, x: Tensor) -> Tensor:
+    """The input (m, C, H, W) with what the convolution pads it with."""
+    padding = conv._reversed_padding_repeated_twice
+    mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
+    return functional.pad(x, padding, mode=mode) if any(padding) else x

@@ -1,0 +1,172 @@
+"""Check the rows of the fast way in every chunk, so that no wrong row gets into A.
+
+Three checks see three kinds of error:
+
+- `check_sum`: the rows of a chunk, with random signs, add up to its plain gradient. Sees a weight
+  that is used outside its module, even for a few samples. Cannot see samples that interact, because
+  the sum is right however it is divided into rows.
+- `check_outputs`: some samples of the chunk, run without the others, have the same outputs. Sees
+  samples that interact.
+- `check_row`: one row equals plain autograd on its mini-batch alone. Sees samples that are not in
+  dimension 0, which depends on the shapes alone: once for each shape of a chunk will do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from chita.curvature.batched import Chunk, seen_outputs
+from chita.curvature.per_sample.products import BLOCK, GPU_BLOCK
+from chita.curvature.row_by_row import plain_row
+from chita.model.batch import Batch, map_tensors
+from chita.model.hooks import NotSeparableError
+from chita.model.losses import Loss
+from chita.model.outputs import run_model
+from chita.solver.matrix.target import Place
+
+FLOOR = 1e-3  # of the norm of all weights: the gradient of one that is below is rounding errors
+PART = 4  # check the outputs of one row in so many
+DIFFERENT = "the gradients of {} come out differently in a batch of many rows"
+
+
+def self_check(
+    model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, place: Place, *, new: bool
+) -> None:
+    """Run the checks on the rows with the largest losses: a gradient near zero proves nothing.
+
+    Args:
+        model: in eval mode.
+        batch: the R * m samples of the chunk.
+        loss: of one mini-batch.
+        chunk: as `write_rows` returns it.
+        place: of its rows. Columns that lie outside of it are not compared.
+        new: whether this is the first chunk with tensors of these shapes.
+
+    Raises:
+        NotSeparableError: the rows are not the gradients of the mini-batches.
+    """
+    check_sum(chunk, place)
+    rows = chunk.losses.argsort(descending=True)
+    some = rows[: max(1, len(rows) // PART)].sort().values
+    checked = check_outputs(model, batch, loss, chunk, some)
+    if new or not checked:
+        for row in rows[:2].tolist():
+            check_row(model, batch, loss, chunk, place, row)
+
+
+@torch.no_grad()
+def check_sum(chunk: Chunk, place: Place) -> None:
+    """Compare, for each weight, the signed sum of the rows with the gradient of that of the losses.
+
+    The sum may cancel, so errors are measured against the root of the sum of squares of the rows as
+    well. Both sides come from the same output gradients and differ only by the rounding errors of
+    one product, which permits a tight tolerance.
+    """
+    total = chunk.total
+    compared = []
+    for weight, gradient in zip(total.weights, total.gradients, strict=True):
+        there, here = place.clip(weight.start, weight.stop)
+        sums, norm = _sum_rows(place.columns[there], chunk.signs)
+        expected = torch.zeros_like(sums)
+        if gradient is not None:
+            expected = gradient.reshape(-1)[here].to(sums.dtype)
+        compared.append(torch.stack([(sums - expected).norm(), norm + expected.norm()]))
+    errors, sizes = torch.stack(compared).double().unbind(1)
+    parameter = total.weights[0].parameter
+    eps, limits = _rounding(parameter), torch.finfo(parameter.dtype)
+    relative = 2 * min(eps**0.5, eps + 1e-4)  # 2e-4 in float32, 2e-3 in TF32, 0.016 in bfloat16
+    # Float16 underflows: each entry may be off by its smallest number.
+    absolute = limits.smallest_normal * limits.eps * math.sqrt(len(place.columns))
+    wrong = ~(errors <= relative * (sizes + FLOOR * sizes.norm()) + absolute)
+    if wrong.any():
+        name = total.weights[int(wrong.nonzero()[0])].name
+        raise NotSeparableError(
+            DIFFERENT.format(name) if name in chunk.called else f"{name} is used outside its module"
+        )
+
+
+def check_row(
+    model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, place: Place, row: int
+) -> None:
+    """Compare one row with plain autograd on its mini-batch alone."""
+    size = batch.size // len(chunk.losses)
+    truth = plain_row(model, chunk.total.weights, batch[row * size : (row + 1) * size], loss)
+    found = place.columns[:, row]
+    tolerance = 3 * _rounding(truth.weights[0].parameter) ** 0.5  # 1e-3 in float32
+    floor = FLOOR * found.norm()  # a weight whose gradient is only rounding errors passes
+    for weight, gradient in zip(truth.weights, truth.gradients, strict=True):
+        if gradient is None:
+            continue
+        there, here = place.clip(weight.start, weight.stop)
+        expected = gradient.reshape(-1)[here].to(found.dtype)
+        error = (found[there] - expected).norm()
+        if not error <= tolerance * (expected.norm() + floor):
+            raise NotSeparableError(DIFFERENT.format(weight.name))
+
+
+def check_outputs(
+    model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, rows: Tensor
+) -> bool:
+    """Run the mini-batches with the numbers `rows` without the others and compare the outputs.
+
+    Gradients stay enabled, since a model may take another path without them, as attention does.
+
+    Returns:
+        Whether there were outputs to compare: those of other kinds than tensors are not.
+    """
+    assert isinstance(batch.content, tuple)
+    size = batch.size // len(chunk.losses)
+    samples = (rows[:, None] * size + torch.arange(size, device=rows.device)).flatten()
+    picked = map_tensors(lambda tensor: tensor[samples], batch.content[0])
+    alone = seen_outputs(run_model(model, picked), loss)
+    by_sample = [
+        (one, other[samples])
+        for one, other in zip(alone, chunk.outputs, strict=True)
+        if one.shape[:1] == samples.shape and other.shape[:1] == (batch.size,)
+    ]
+    for one, other in by_sample:
+        if one.shape != other.shape or not _alike(one, other):
+            raise NotSeparableError("the outputs of a sample depend on the others in its batch")
+    return bool(by_sample)
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two outputs (S, ...) differ by rounding errors only."""
+    if not one.is_floating_point():
+        return True  # classes, say: rounding errors may turn one into another
+    tolerance = 3 * _rounding(one) ** 0.5
+    differences = (one - other).masked_fill(one == other, 0)  # infinite where both are: a mask
+    sizes = _norms(other.nan_to_num(0, 0, 0))
+    return bool((_norms(differences) <= tolerance * (sizes + sizes.mean())).all())
+
+
+def _norms(samples: Tensor) -> Tensor:
+    """Of each sample, (S, ...) -> (S,)."""
+    norms: Tensor = samples.reshape(len(samples), -1).float().norm(dim=1)
+    return norms
+
+
+def _sum_rows(columns: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
+    """The sum of the rows times their signs, (c, R) and (R,) -> (c,); and the norm of all entries.
+
+    One pass in blocks that fit the cache: the columns of a chunk are a strided part of A.
+    """
+    rows = columns.shape[1]
+    block = BLOCK if columns.device.type == "cpu" else GPU_BLOCK
+    signs, square = signs.to(columns), columns.new_zeros(())
+    sums = []
+    for part in torch.split(columns, max(1, block // (4 * rows))):
+        part = part.contiguous()
+        sums.append(part @ signs)
+        square += part.flatten().dot(part.flatten())
+    return torch.cat(sums), square.sqrt()
+
+
+def _rounding(tensor: Tensor) -> float:
+    """The relative error of one operation; GPUs may multiply float32 with 10 bits (TF32)."""
+    if tensor.dtype == torch.float32 and tensor.device.type == "cuda":
+        return 2.0**-10
+    return torch.finfo(tensor.dtype).eps

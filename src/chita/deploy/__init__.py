@@ -1,0 +1,1 @@
+"""Pruned networks in use: faster layers, timing, ONNX."""

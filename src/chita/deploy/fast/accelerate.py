@@ -1,0 +1,188 @@
+"""chita.accelerate: each layer in the form that was fastest when it was measured here."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.deploy.fast.forms import FORMS, swap
+from chita.deploy.fast.product import LAYERS, zero_share
+from chita.deploy.timing import Timing, race, winner
+from chita.errors import ChitaError
+from chita.model.example import Example, agrees, call, check_example
+from chita.model.modes import device_of, evaluating
+
+DENSE = "dense"
+CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)
+
+
+@dataclass(frozen=True)
+class LayerChoice:
+    """What a layer became.
+
+    Attributes:
+        name: of the module.
+        shape: of its weight.
+        sparsity: the share of zeros in it.
+        chosen: "dense", or the form it took.
+        reason: why that one.
+        timings: of a call in each form that fits.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    sparsity: float
+    chosen: str
+    reason: str
+    timings: dict[str, Timing]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        timings = {kind: timing.to_dict() for kind, timing in self.timings.items()}
+        return {**asdict(self), "timings": timings}
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """The outcome of `chita.accelerate`: a copy of the model, for inference, and its layers."""
+
+    model: nn.Module = field(repr=False)
+    layers: list[LayerChoice]
+
+    @property
+    def changed(self) -> bool:
+        """Whether any layer is not dense."""
+        return any(row.chosen != DENSE for row in self.layers)
+
+    def __str__(self) -> str:
+        from chita.report.speed import choices_table
+        from chita.report.tables import as_text
+
+        return as_text(choices_table(self.layers))
+
+
+@torch.no_grad()
+def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -> Accelerated:
+    """A copy of a pruned model that runs faster, if measurement finds how.
+
+    Each Linear layer and convolution with zeros is timed on its own input, dense and in every
+    form that fits. It takes the fastest if the gain exceeds the spread and the outputs are the
+    same to rounding. Unless the whole model gains then, all stays dense. What is fastest depends
+    on the machine, its threads and the batch size: give an example of the size that will be used.
+
+    Args:
+        model: stays as it is.
+        example: a tensor, a tuple of the model's arguments or a dict of its keywords.
+        form: "compact", "csr", "sums" or "2:4" for every layer that it fits, without timing.
+
+    Returns:
+        The copy, in eval mode, and what became of each layer.
+
+    Raises:
+        ChitaError: the form is unknown, or the model fails on the example.
+    """
+    if form is not None and form not in FORMS:
+        raise ChitaError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
+    fast = copy.deepcopy(model).eval()
+    wanted = check_example(fast, example)
+    rows = []
+    for name, (layer, x) in _inputs(fast, example).items():
+        row, made = _choose(name, layer, x) if form is None else _take(form, name, layer)
+        if made is not None:
+            fast = swap(fast, layer, made)
+            if not _gives(fast, example, wanted):
+                fast = swap(fast, made, layer)
+                row = replace(row, chosen=DENSE, reason="the model does more with it than call it")
+        rows.append(row)
+    found = Accelerated(fast, rows)
+    if form is None and found.changed and not _gains(found.model, model, example):
+        why = "gains alone, but the whole model does not"
+        rows = [
+            row if row.chosen == DENSE else replace(row, chosen=DENSE, reason=why) for row in rows
+        ]
+        return Accelerated(copy.deepcopy(model).eval(), rows)
+    return found
+
+
+def _gains(fast: nn.Module, model: nn.Module, example: Example) -> bool:
+    """Whether the whole model is faster than it was."""
+    ways = {"fast": partial(call, fast, example), DENSE: partial(call, model, example)}
+    with evaluating(model):
+        return winner(race(ways, device_of(model)), DENSE) is not None
+
+
+def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Module | None]:
+    """The fastest form of one layer on the input x; None if it stays as it is."""
+    wanted = layer(x)
+    forms = {}
+    for kind, form in FORMS.items():
+        made = form(layer)
+        if made is not None and _gives(made, x, wanted):
+            forms[kind] = made
+    ways: dict[str, nn.Module] = {DENSE: layer, **forms}
+    timings = race({kind: partial(module, x) for kind, module in ways.items()}, x.device)
+    best = winner(timings, DENSE)
+    row = _row(name, layer, best or DENSE, _reason(timings, best), timings)
+    return row, None if best is None else forms[best]
+
+
+def _take(form: str, name: str, layer: nn.Module) -> tuple[LayerChoice, nn.Module | None]:
+    """The form asked for; None if the layer cannot take it."""
+    made = FORMS[form](layer)
+    if made is None:
+        return _row(name, layer, DENSE, f"{form} does not fit", {}), None
+    return _row(name, layer, form, "asked for", {}), made
+
+
+def _row(
+    name: str, layer: nn.Module, chosen: str, reason: str, timings: dict[str, Timing]
+) -> LayerChoice:
+    assert isinstance(layer.weight, Tensor)
+    shape = tuple(layer.weight.shape)
+    return LayerChoice(name, shape, zero_share(layer), chosen, reason, timings)
+
+
+def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Tensor]]:
+    """The layers that have zeros and another form, each with the input of its first call."""
+    found: dict[str, tuple[nn.Module, Tensor]] = {}
+
+    def note(name: str, layer: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        x = args[0] if args else keywords["input"]
+        found.setdefault(name, (layer, x.clone()))
+
+    handles = [
+        layer.register_forward_pre_hook(partial(note, name), with_kwargs=True)
+        for name, layer in model.named_modules()
+        if type(layer) in LAYERS and zero_share(layer) > 0
+    ]
+    try:
+        call(model, example)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found
+
+
+def _gives(model: nn.Module, example: Example, wanted: Any) -> bool:
+    """Whether a module runs here, and gives what is wanted but for rounding."""
+    try:
+        found = call(model, example)
+    except CANNOT:
+        return False
+    return agrees(found, wanted)
+
+
+def _reason(timings: dict[str, Timing], best: str | None) -> str:
+    dense = timings[DENSE].median
+    others = {kind: timing.median for kind, timing in timings.items() if kind != DENSE}
+    if best is not None:
+        return f"{timings[best].gains(timings[DENSE])[1]:.2f} times as fast as dense"
+    if not others:
+        return "no other form fits"
+    kind = min(others, key=lambda name: others[name])
+    return f"nothing gains: the best, {kind}, takes {others[kind] / dense:.2f} of the time"

@@ -1,0 +1,66 @@
+"""Without the dead: outputs whose weights are all zero, and inputs that nobody reads."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from chita.deploy.fast.product import LAYERS
+from chita.model.axes import channel_dim
+
+
+class Compact(nn.Module):
+    """A Linear layer or a convolution over the live inputs and outputs only, dense among these.
+
+    A dead output is its bias, wherever the input comes from.
+    """
+
+    def __init__(self, layer: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> None:
+        super().__init__()
+        rows, columns = live(layer.weight)
+        self.dim = channel_dim(layer)
+        self.inner = copy.deepcopy(layer)
+        self.inner.weight = nn.Parameter(
+            layer.weight.detach()[rows][:, columns].clone(), requires_grad=False
+        )
+        if layer.bias is not None:
+            self.inner.bias = nn.Parameter(layer.bias.detach()[rows].clone(), requires_grad=False)
+        outputs, inputs = layer.weight.shape[:2]
+        self.outputs = outputs
+        constant = layer.weight.new_zeros(outputs) if layer.bias is None else layer.bias.detach()
+        self.register_buffer("constant", constant.clone().view(-1, *[1] * (-1 - self.dim)))
+        self.register_buffer("rows", rows if len(rows) < outputs else None)
+        self.register_buffer("columns", columns if len(columns) < inputs else None)
+        self.constant: Tensor
+        self.rows: Tensor | None
+        self.columns: Tensor | None
+
+    @classmethod
+    def of(cls, layer: nn.Module) -> Compact | None:
+        """The compact form; None for a layer of another kind, or in which nothing is dead."""
+        if type(layer) not in LAYERS or getattr(layer, "groups", 1) > 1:
+            return None
+        assert isinstance(layer, LAYERS)
+        form = cls(layer)
+        return None if form.rows is None and form.columns is None else form
+
+    def forward(self, x: Tensor) -> Tensor:
+        """What the layer gives."""
+        if self.columns is not None:
+            x = x.index_select(self.dim, self.columns)
+        y: Tensor = self.inner(x)
+        if self.rows is None:
+            return y
+        shape = list(y.shape)
+        shape[self.dim] = self.outputs
+        return self.constant.expand(shape).index_copy(self.dim, self.rows, y)
+
+
+def live(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """The outputs and the inputs of a weight (o, i, ...) with a non-zero; at least one of each."""
+    used = (weight.detach() != 0).flatten(2).any(2) if weight.ndim > 2 else weight.detach() != 0
+    first = torch.zeros(1, dtype=torch.long, device=weight.device)
+    rows, columns = (used.any(dim).nonzero()[:, 0] for dim in (1, 0))
+    return (rows if len(rows) else first), (columns if len(columns) else first)

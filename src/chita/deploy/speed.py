@@ -1,0 +1,155 @@
+"""A pruned model timed against the dense one, on every path that this machine has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from chita.deploy.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
+from chita.deploy.fast.forms import FORMS
+from chita.deploy.onnx_file import onnx_bytes, open_onnx, run_onnx
+from chita.deploy.timing import Timing, race, winner
+from chita.errors import ChitaError
+from chita.model.example import Example, agrees, call, check_example, difference
+from chita.model.modes import device_of, evaluating
+
+LAYER_BY_LAYER = "layer by layer"
+ONNX = "onnxruntime"
+
+Path = Callable[[], Any]  # runs the model on the example
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All paths on one example.
+
+    Attributes:
+        batch: the samples in the example.
+        timings: the seconds of each path; "dense" is the first.
+        differences: of the outputs from the dense ones, in units of the largest.
+        left_out: paths that were not timed, and why.
+        layers: what `chita.accelerate` chose.
+    """
+
+    batch: int
+    timings: dict[str, Timing]
+    differences: dict[str, float]
+    left_out: dict[str, str]
+    layers: list[LayerChoice]
+
+    @property
+    def best(self) -> str | None:
+        """The path to use; None if nothing gains."""
+        return winner(self.timings, DENSE)
+
+    @property
+    def advice(self) -> str:
+        """What to use, in words."""
+        best = self.best
+        if best is None:
+            return f"batch {self.batch}: nothing gains, stay with dense"
+        low, median, high = self.timings[best].gains(self.timings[DENSE])
+        return (
+            f"batch {self.batch}: use {best}, {median:.2f} times as fast as dense "
+            f"({low:.2f} to {high:.2f}): {_how_to(best)}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "batch": self.batch,
+            "use": self.best or DENSE,
+            "advice": self.advice,
+            "paths": {
+                name: {
+                    **timing.to_dict(),
+                    "times_as_fast": timing.gains(self.timings[DENSE])[1],
+                    "difference": self.differences[name],
+                }
+                for name, timing in self.timings.items()
+            },
+            "left_out": self.left_out,
+            "layers": [row.to_dict() for row in self.layers],
+        }
+
+
+@torch.no_grad()
+def measure_speed(model: nn.Module, example: Example, batch: int) -> Comparison:
+    """Time the model on the example, dense and on every path, in one run.
+
+    Args:
+        model: with the zeros in its weights.
+        example: as for `chita.accelerate`.
+        batch: how many samples it holds.
+
+    Raises:
+        ChitaError: the model fails on the example, or answers it differently each time.
+    """
+    with evaluating(model):
+        check_example(model, example)
+        chosen = accelerate(model, example)
+        paths: dict[str, Path] = {DENSE: partial(call, model, example)}
+        left_out: dict[str, str] = {}
+        forms = {form: accelerate(model, example, form=form) for form in FORMS}
+        for name, fast in {**forms, LAYER_BY_LAYER: chosen}.items():
+            if fast.changed:
+                paths[name] = partial(call, fast.model, example)
+            else:
+                left_out[name] = "no layer gains" if fast is chosen else "fits no layer"
+        try:
+            paths[ONNX] = _onnx_path(model, example)
+        except ChitaError as error:
+            left_out[ONNX] = str(error)
+        return compare(paths, device_of(model), batch, left_out, chosen.layers)
+
+
+def compare(
+    paths: Mapping[str, Path],
+    device: torch.device,
+    batch: int,
+    left_out: Mapping[str, str],
+    layers: list[LayerChoice],
+) -> Comparison:
+    """Time the paths, of which "dense" is one; those that fail or give something else are not.
+
+    Raises:
+        ChitaError: the dense path itself gives something else the second time.
+    """
+    wanted = paths[DENSE]()
+    ways, differences, reasons = {}, {}, dict(left_out)
+    for name, path in paths.items():
+        try:
+            found = path()
+        except (*CANNOT, ChitaError) as error:
+            reasons[name] = f"fails: {str(error).splitlines()[0]}"
+            continue
+        if agrees(found, wanted):
+            ways[name], differences[name] = path, difference(found, wanted)
+        else:
+            reasons[name] = f"differs by {difference(found, wanted):.1e}"
+    if DENSE not in ways:
+        raise ChitaError(
+            "paths are compared by their outputs, and the model's own differ from one call to the "
+            f"next ({reasons[DENSE]}): take what is random out of it"
+        )
+    return Comparison(batch, race(ways, device), differences, reasons, layers)
+
+
+def _how_to(path: str) -> str:
+    """Where to find a path."""
+    if path == ONNX:
+        return "chita export"
+    form = f", form={path!r}" if path in FORMS else ""
+    return f"chita.accelerate(model, example{form})"
+
+
+def _onnx_path(model: nn.Module, example: Example) -> Path:
+    """onnxruntime on the CPU."""
+    if device_of(model).type != "cpu":
+        raise ChitaError("runs on the CPU here")
+    return partial(run_onnx, open_onnx(onnx_bytes(model, example)), example)

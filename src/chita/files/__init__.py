@@ -1,0 +1,1 @@
+"""Every file that chita reads or writes: checkpoints, packed files and run folders."""

@@ -1,0 +1,81 @@
+"""Weights in files: safetensors, and the older .pt and .pth read without running their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from chita.errors import ChitaError
+from chita.files.packed.container import is_packed
+from chita.files.packed.read import read_packed
+from chita.files.whole import write_whole
+from chita.model.fit import check_fit
+
+_PICKLED = (".pt", ".pth")
+_WRAPPERS = ("state_dict", "model")
+
+
+def load_checkpoint(model: nn.Module, path: str | Path) -> None:
+    """Load a checkpoint into the model, which is changed only if every tensor fits.
+
+    Args:
+        model: its state dict says what the checkpoint must hold.
+        path: a safetensors file, packed by `chita.save` or not, or a .pt or .pth file with a state
+            dict, which may sit under "state_dict" or "model".
+    """
+    found = read_checkpoint(path)
+    check_fit(model.state_dict(), found, path)
+    model.load_state_dict(found)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name: safetensors, packed or not, or .pt or .pth."""
+    path = Path(path)
+    if path.is_dir():
+        raise ChitaError(f"checkpoint {path} is a folder: give a file")
+    if path.suffix in _PICKLED:
+        return _read_pickled(path)
+    return read_packed(path)[1] if is_packed(path) else _read_safetensors(path)
+
+
+def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
+    """Write a model's state dict, or the tensors given, as safetensors.
+
+    The file appears at once and whole, or not at all. Tensors that share memory are written each.
+    """
+    tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
+    # Copies, because safetensors takes no two tensors on the same memory.
+    content = safetensors.torch.save(
+        {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    )
+    write_whole(Path(path), content)
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ChitaError(f"cannot read {path} as a safetensors checkpoint: {error}") from error
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the unpickler raises nearly anything on a damaged file
+        reason = "it is damaged, or holds more than tensors, which might run code"
+        if isinstance(error, OSError):
+            reason = str(error)
+        raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {reason}") from error
+    for wrapper in _WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+        raise ChitaError(
+            f"checkpoint {path} holds no state dict: expected tensors by name, or such a dict "
+            f"under {' or '.join(map(repr, _WRAPPERS))}"
+        )
+    return content

@@ -1,0 +1,1 @@
+"""The methods that gradual pruning is compared with, one file each."""

@@ -1,0 +1,51 @@
+"""Dense training: the reference that sparse trainings of the same length are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from chita.errors import ChitaError
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.sparsifier import Sparsifier
+from chita.model.weights import Patterns, Weights
+
+
+class Dense(Sparsifier):
+    """Keep all weights: the training is what it would be without a sparsifier.
+
+    Args:
+        model: the model to train.
+        optimizer: its optimizer, which is left alone.
+        plan: of the training; its sparsity must be 0.
+        include: glob pattern(s) of the parameters that count as prunable.
+
+    Raises:
+        ChitaError: the plan asks for a sparsity.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+    ) -> None:
+        if plan.sparsity != 0:
+            raise ChitaError(
+                f"sparsity must be 0 for the method 'dense', which prunes nothing, got "
+                f"{plan.sparsity}"
+            )
+        self.weights = Weights(model, include)
+
+    def finalize(self) -> None:
+        pass
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass

@@ -1,0 +1,71 @@
+"""DNW: discovering neural wirings (Wortsman, Farhadi and Rastegari, 2019)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.rivals.dense_layers import bounded_counts, bounds
+from chita.gradual.sparsifier import Sparsifier
+from chita.model.weights import Patterns, Weights
+from chita.pruning.config import kept_weights
+from chita.solver.constraints.layer_counts import top_k_mask
+
+
+class DNW(Sparsifier):
+    """The forward pass uses the largest weights of each layer; the gradient reaches all of them.
+
+    All weights are kept and trained: one outside the network moves by the gradient it would have
+    inside, straight through the threshold, and joins when it is large enough.
+
+    The first layer is dense and all others, the last one included, are equally sparse. This is the
+    better of the two settings in Wortsman et al. (section on training sparse neural networks:
+    "First Layer Dense" has 75.0 % for ResNet50 with a tenth of the weights, "All Layers Sparse"
+    74.0 %).
+
+    Args:
+        model: whose weights are trained, from fresh ones.
+        optimizer: that trains them.
+        plan: of the training.
+        include: glob pattern(s) of the prunable parameters.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+    ) -> None:
+        self.weights = Weights(model, include)
+        k = kept_weights(self.weights.size, plan.sparsity)
+        least = bounds([weight.parameter.shape for weight in self.weights], k)
+        self._counts = bounded_counts(self.weights.sizes, k, least)
+
+    def effective(self) -> dict[str, Tensor]:
+        """w where it is among the largest and 0 elsewhere; as a function of w, the identity."""
+        return {
+            weight.name: weight.parameter + (sparse - weight.parameter).detach()
+            for weight, sparse in zip(self.weights, self._sparse(), strict=True)
+        }
+
+    @torch.no_grad()
+    def finalize(self) -> None:
+        for weight, sparse in zip(self.weights, self._sparse(), strict=True):
+            weight.parameter.copy_(sparse)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}  # the weights say it all
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+    def _sparse(self) -> list[Tensor]:
+        parameters = [weight.parameter.detach() for weight in self.weights]
+        layers = zip(parameters, self._counts, strict=True)
+        return [w * top_k_mask(w.abs(), count) for w, count in layers]

@@ -1,0 +1,92 @@
+"""RigL: rigging the lottery (Evci et al., 2020), sparse from the first step to the last."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.rivals.masked import Masked
+from chita.model.weights import Patterns
+from chita.solver.constraints.layer_counts import erk_counts, top_k_mask
+
+
+class RigL(Masked):
+    """Every so often the smallest weights are dropped, and those grow whose gradients are largest.
+
+    It starts from random weights of each layer, as many as Erdős-Rényi-Kernel gives it, and their
+    number never changes. The share that is exchanged falls on a cosine to zero.
+
+    Erdős-Rényi-Kernel applies to all layers, the first and the last included, as in Evci et al.
+    (section 3, "Sparsity distribution"): it makes small layers denser than large ones. The first
+    layer is dense in their uniform distribution, which the paper's table does not use, and in their
+    network of 99 % sparsity.
+
+    Args:
+        model: whose weights are trained, from fresh ones.
+        optimizer: that trains them.
+        plan: of the training.
+        include: glob pattern(s) of the prunable parameters.
+        every: Delta T, the steps between two exchanges.
+        share: alpha, the share of the weights exchanged at first.
+        until: T_end, the share of the training after which the mask stays as it is.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+        every: int = 100,
+        share: float = 0.3,
+        until: float = 0.75,
+    ) -> None:
+        super().__init__(model, optimizer, plan, include=include)
+        self._every = every
+        self._share = share
+        self._end = until * plan.steps
+        self.counts = erk_counts(self.shapes, self.k)
+        self.keep_random(self.counts)
+
+    def share_at(self, step: int) -> float:
+        """alpha / 2 (1 + cos(pi t / T_end)), the share exchanged after t steps."""
+        return self._share / 2 * (1 + math.cos(math.pi * step / self._end))
+
+    def after_step(self) -> None:
+        super().after_step()
+        if self._step % self._every == 0 and self._step < self._end:
+            share = self.share_at(self._step)
+            layers = zip(self.kept, self.magnitudes(), self.gradients(), self.counts, strict=True)
+            self.kept = [
+                exchange(kept, magnitude, gradient.abs(), int(share * count))
+                for kept, magnitude, gradient, count in layers
+            ]
+
+
+def exchange(kept: Tensor, magnitude: Tensor, promise: Tensor, count: int) -> Tensor:
+    """The mask after the `count` smallest kept weights are dropped and as many others grown.
+
+    A weight just dropped may grow again, and is then as it was; all others grow from zero.
+
+    Args:
+        kept: (s,) bool.
+        magnitude: (s,) the weights, by which they are dropped.
+        promise: (s,) what a weight is grown by; not negative.
+        count: how many, at most as many as are kept.
+    """
+    return grow(drop(kept, magnitude, count), promise, count)
+
+
+def drop(kept: Tensor, magnitude: Tensor, count: int) -> Tensor:
+    """The mask (s,) without the `count` smallest of its weights."""
+    return kept & ~top_k_mask(torch.where(kept, -magnitude, -torch.inf), count)
+
+
+def grow(kept: Tensor, promise: Tensor, count: int) -> Tensor:
+    """The mask (s,) with the `count` most promising of the weights outside it."""
+    return kept | top_k_mask(torch.where(kept, -torch.inf, promise), count)

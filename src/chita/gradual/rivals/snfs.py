@@ -1,0 +1,125 @@
+"""SNFS: sparse networks from scratch by sparse momentum (Dettmers and Zettlemoyer, 2019)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from chita.gradual.plan import TrainingPlan
+from chita.gradual.rivals.dense_layers import bounded_counts, bounds
+from chita.gradual.rivals.masked import Masked
+from chita.gradual.rivals.rigl import drop, grow
+from chita.model.weights import Patterns
+from chita.solver.constraints.layer_counts import share_out
+
+SMOOTHING = 0.9  # of the momentum
+LEAST = 1e-12  # the momentum of a layer that has none yet
+
+
+class SNFS(Masked):
+    """After each epoch the smallest weights of each layer go; momentum says where others grow.
+
+    The layers whose weights have the larger momentum on average, which reduce the error most, get
+    more of what was freed; in a layer, the missing weights of largest momentum grow. Momentum is
+    the smoothed gradient of all weights, kept here: that of an optimizer is clipped to the mask.
+
+    The first layer stays dense, and so should downsampling convolutions: leave these out with
+    `include`. This is the partially dense setting of Dettmers and Zettlemoyer (section on ImageNet,
+    after Mostafa and Wang); their other one has no dense layer. All other layers start equally
+    sparse, the last one included.
+
+    Args:
+        model: whose weights are trained, from fresh ones.
+        optimizer: that trains them.
+        plan: of the training.
+        include: glob pattern(s) of the prunable parameters.
+        share: of each layer's weights that go at first; it falls on a cosine to zero.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        plan: TrainingPlan,
+        *,
+        include: Patterns = None,
+        share: float = 0.5,
+    ) -> None:
+        super().__init__(model, optimizer, plan, include=include)
+        self._share = share
+        self._momentum = [torch.zeros_like(magnitude) for magnitude in self.magnitudes()]
+        least = bounds(self.shapes, self.k)
+        self._dense = [count == size for count, size in zip(least, self.weights.sizes, strict=True)]
+        self.keep_random(bounded_counts(self.weights.sizes, self.k, least))
+
+    def share_at(self, epoch: int) -> float:
+        """The share of the weights that go before that epoch."""
+        return self._share / 2 * (1 + math.cos(math.pi * epoch / self._plan.epochs))
+
+    def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
+        if epoch == 0:  # there is no momentum yet
+            return
+        kept, magnitudes = self.kept, self.magnitudes()
+        sparse = [layer for layer, dense in enumerate(self._dense) if not dense]
+        masks = regrown(
+            [kept[layer] for layer in sparse],
+            [magnitudes[layer] for layer in sparse],
+            [self._momentum[layer].abs() for layer in sparse],
+            share=self.share_at(epoch),
+        )
+        for layer, mask in zip(sparse, masks, strict=True):
+            kept[layer] = mask
+        self.kept = kept
+
+    def after_step(self) -> None:
+        super().after_step()
+        gradients = self.gradients()
+        torch._foreach_lerp_(self._momentum, gradients, 1 - SMOOTHING)
+        if self._step % self._plan.steps_per_epoch == 0:
+            # Momentum of a unit that died decays, but is not zero for a thousand steps.
+            for momentum, gradient in zip(self._momentum, gradients, strict=True):
+                momentum.masked_fill_(gradient == 0, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "momentum": self._momentum}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        torch._foreach_copy_(self._momentum, state["momentum"])
+
+
+def regrown(
+    kept: list[Tensor], magnitudes: list[Tensor], momentum: list[Tensor], *, share: float
+) -> list[Tensor]:
+    """The masks after each layer's smallest weights were dropped and as many grown in all.
+
+    A kept weight that is exactly zero has had no gradient since it grew: its unit is dead. All such
+    weights are dropped, and do not grow again while others can.
+
+    Args:
+        kept: a mask (s,) for each layer.
+        magnitudes: |w|, (s,) for each layer.
+        momentum: its magnitude, (s,) for each layer.
+        share: of each layer's weights that are dropped.
+    """
+    stuck = [mask & (w == 0) for mask, w in zip(kept, magnitudes, strict=True)]
+    momentum = [m.masked_fill(mask, 0.0) for m, mask in zip(momentum, stuck, strict=True)]
+    counts = [int(mask.sum()) for mask in kept]
+    dropped = [
+        max(int(share * count), int(mask.sum())) for count, mask in zip(counts, stuck, strict=True)
+    ]
+    means = [
+        max(float((m * mask).sum()) / max(count, 1), LEAST)
+        for m, mask, count in zip(momentum, kept, counts, strict=True)
+    ]
+    left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
+    # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
+    alive = [int((~mask & (m > 0)).sum()) for mask, m in zip(left, momentum, strict=True)]
+    room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
+    grown = share_out(sum(dropped), means, room)
+    return [grow(*layer) for layer in zip(left, momentum, grown, strict=True)]

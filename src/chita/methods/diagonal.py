@@ -1,0 +1,35 @@
+"""OBD's inverse: the Fisher is taken to be diagonal, h_i = |a_i|^2 + mu (LeCun et al. 1989).
+
+With it the statistic w^2 / [H^-1]_ii is w^2 h_i, and the update leaves the kept weights alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.methods.inverse import square_norms
+from chita.solver.blocks.batch import BlockBatch
+from chita.solver.problem import Problem
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """1 / h, (b, B)."""
+
+    inverse: Tensor
+
+    def diagonal(self) -> Tensor:
+        return self.inverse
+
+    def product(self, v: Tensor) -> Tensor:
+        return self.inverse * v
+
+
+def diagonal(problem: Problem, batch: BlockBatch) -> Diagonal:
+    """OBD's inverse: one pass over A."""
+    h = square_norms(batch.stack(problem.matrix.whole())).add_(problem.mu)
+    # A zero column without ridge: its weight costs next to nothing to remove.
+    return Diagonal(1 / h.clamp_min_(torch.finfo(h.dtype).tiny))

@@ -1,0 +1,161 @@
+"""Some samples as a user gives them: `(inputs, targets)`, or a dict of the model's keywords.
+
+Dimension 0 of every tensor counts the samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.errors import ChitaError
+from chita.model.outputs import run_model
+
+# What a function raises that is given samples it was not made for; all else is its own affair.
+MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some samples.
+
+    Attributes:
+        content: a tuple (arguments of the model, targets), or a dict of the model's keywords.
+        size: how many samples it holds.
+    """
+
+    content: tuple[tuple[Any, ...], Any] | dict[str, Any]
+    size: int
+
+    def __getitem__(self, part: slice) -> Batch:
+        """The samples of `part`, as views."""
+        taken = range(self.size)[part]
+        return Batch(map_tensors(lambda tensor: tensor[part], self.content), len(taken))
+
+    def select(self, index: Tensor) -> Batch:
+        """Copy the samples at `index`, a vector of integers on the CPU."""
+        content = map_tensors(lambda tensor: tensor[index.to(tensor.device)], self.content)
+        return Batch(content, len(index))
+
+    def to(self, device: torch.device) -> Batch:
+        """The same samples on `device`."""
+        return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
+
+    def outputs(self, model: nn.Module) -> Any:
+        """What the model gives for these samples; says what it was given if it fails."""
+        inputs = self.inputs
+        try:
+            return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
+        except (ChitaError, torch.cuda.OutOfMemoryError):
+            raise
+        except MISFITS as error:
+            given = " and ".join(
+                f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
+            )
+            raise ChitaError(f"the model fails on inputs {given}: {error}") from error
+
+    @property
+    def inputs(self) -> tuple[Any, ...] | dict[str, Any]:
+        """What the model is called with: arguments, or keywords."""
+        return self.content if isinstance(self.content, dict) else self.content[0]
+
+    def split(self, size: int) -> Iterator[Batch]:
+        """Pieces of `size` samples, the last one possibly smaller."""
+        return (self[start : start + size] for start in range(0, self.size, size))
+
+
+def differ_in_shape(one: Batch, other: Batch) -> bool:
+    """Whether two batches of the same structure have samples of different shapes."""
+    first, second = (_sorted_by_key(batch.content) for batch in (one, other))
+    shapes, others = ([t.shape[1:] for t in tensors_of(nest)] for nest in (first, second))
+    return type(first) is type(second) and len(shapes) == len(others) and shapes != others
+
+
+def _sorted_by_key(content: Any) -> Any:
+    return dict(sorted(content.items())) if isinstance(content, dict) else content
+
+
+def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:
+    """`nest` (of tuples, lists and dicts) with `function` applied to its tensors."""
+    if isinstance(nest, Tensor):
+        return function(nest)
+    if isinstance(nest, Mapping):
+        return {key: map_tensors(function, value) for key, value in nest.items()}
+    if isinstance(nest, (tuple, list)):
+        return tuple(map_tensors(function, value) for value in nest)
+    return nest
+
+
+def tensors_of(nest: Any) -> list[Tensor]:
+    """The tensors of a nest, in order."""
+    found: list[Tensor] = []
+    map_tensors(found.append, nest)
+    return found
+
+
+def parse_batch(number: int, given: Any) -> Batch:
+    """What the user gave as batch `number`, checked; one that was parsed before stays as it is."""
+    if isinstance(given, Batch):
+        return given
+    content: tuple[tuple[Any, ...], Any] | dict[str, Any]
+    if isinstance(given, Mapping):
+        content = dict(given)
+    elif isinstance(given, (tuple, list)) and len(given) == 2:
+        inputs, targets = given
+        content = (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), targets)
+        for role, nest in (("inputs", inputs), ("targets", targets)):
+            if not tensors_of(nest):
+                raise ChitaError(f"batch {number}: {role} hold no tensor, got {describe(nest)}")
+    else:
+        raise ChitaError(
+            f"batch {number} must be a pair (inputs, targets) or a dict, got {describe(given)}"
+        )
+    return Batch(content, sample_count(number, content))
+
+
+def sample_count(number: int, content: Any) -> int:
+    """How many samples the tensors of given batch `number` hold."""
+    shapes = [tuple(tensor.shape) for tensor in tensors_of(content)]
+    if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
+        raise ChitaError(
+            f"batch {number}: every tensor must hold the same number of samples in dimension 0, "
+            f"got the shapes {', '.join(map(str, shapes)) or 'of no tensor at all'}"
+        )
+    return shapes[0][0]
+
+
+def join(parts: list[Batch]) -> Batch:
+    """The samples of all parts in one batch; what is not a tensor is taken from the first."""
+    if len(parts) == 1:
+        return parts[0]
+    try:
+        content = _concatenate([part.content for part in parts])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise ChitaError(
+            "batches cannot be joined, since their samples differ; pad them to one shape, or give "
+            f"batches whose size is a multiple of the one asked for ({error})"
+        ) from error
+    return Batch(content, sum(part.size for part in parts))
+
+
+def _concatenate(nests: list[Any]) -> Any:
+    first = nests[0]
+    if isinstance(first, Tensor):
+        return torch.cat(nests)
+    if isinstance(first, Mapping):
+        return {key: _concatenate([nest[key] for nest in nests]) for key in first}
+    if isinstance(first, (tuple, list)):
+        return tuple(_concatenate(list(same)) for same in zip(*nests, strict=True))
+    return first
+
+
+def describe(given: Any) -> str:
+    if isinstance(given, (tuple, list)):
+        return f"a {type(given).__name__} of {len(given)}"
+    if isinstance(given, Tensor):
+        return f"a tensor of shape {tuple(given.shape)}"
+    return f"a {type(given).__name__}"

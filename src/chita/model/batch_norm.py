@@ -1,0 +1,65 @@
+"""Re-estimate the statistics of batch norm, as the paper does before it prunes ResNet20."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from chita.errors import ChitaError
+from chita.model.batch import parse_batch
+from chita.model.modes import device_of, modes_restored
+
+
+@torch.no_grad()
+def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
+    """Set each layer's running mean and variance to their averages over the batches.
+
+    Batch norm sees the batches in train mode, with what augmentation they bring; all else, such as
+    dropout, is in eval mode. Momenta and modes are restored; should anything fail, so are the
+    statistics.
+
+    Args:
+        model: changed in place, if it has batch norm layers with running statistics.
+        batches: as for `chita.prune`; the targets are not used.
+    """
+    layers = batch_norm_layers(model)
+    if not layers:
+        return
+    before = [[buffer.clone() for buffer in layer.buffers()] for layer in layers]
+    momenta = [layer.momentum for layer in layers]
+    try:
+        _run(model, layers, batches)
+    except BaseException:
+        for layer, buffers in zip(layers, before, strict=True):
+            for buffer, value in zip(layer.buffers(), buffers, strict=True):
+                buffer.copy_(value)
+        raise
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+
+
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
+    """Those with running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+def _run(model: nn.Module, layers: list[_BatchNorm], batches: Iterable[Any]) -> None:
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # the plain average over all batches
+    device = device_of(model)
+    seen = 0
+    with modes_restored(model):
+        model.eval()
+        for layer in layers:
+            layer.train()
+        for number, given in enumerate(batches):
+            parse_batch(number, given).to(device).outputs(model)
+            seen += 1
+    if seen == 0:
+        raise ChitaError("batches are empty: batch norm cannot be re-estimated")

@@ -1,0 +1,213 @@
+"""Which weights of a model are prunable, and the flat vector w that stands for them.
+
+The optimiser sees one vector w in R^p. `Weights` is the map between that vector and the model's
+parameters: it owns no copy, renames nothing and adds nothing to the model.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.errors import ChitaError
+from chita.model.prunable import prunable_by_default
+
+Patterns = str | Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Weight:
+    """One prunable parameter and its place [start, stop) in the flat vector."""
+
+    name: str
+    parameter: nn.Parameter
+    start: int
+    stop: int
+
+    @property
+    def span(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+class Weights:
+    """The prunable weights of a model, in the order of `model.named_parameters()`.
+
+    By default these are the weights of Linear and convolution layers and of attention (see
+    `chita.prunable`). A weight shared by several modules counts once.
+
+    Args:
+        model: any module; its parameters are referred to, never copied.
+        include: glob pattern(s) of parameter names, in place of the default choice.
+        exclude: glob pattern(s) of parameter names left out.
+
+    Attributes:
+        entries: one for each parameter.
+        size: p.
+        sizes: the weights of each parameter, p in all.
+    """
+
+    def __init__(
+        self, model: nn.Module, include: Patterns = None, exclude: Patterns = None
+    ) -> None:
+        chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
+        if not chosen:
+            raise ChitaError(
+                "the model has no prunable weights: no Linear, convolution or attention layer with "
+                f"weights of its own is left after include={include!r}, exclude={exclude!r}"
+            )
+        self._hold(chosen)
+
+    def _hold(self, chosen: Mapping[str, nn.Parameter]) -> None:
+        _check_same_kind(chosen)
+        self.entries: tuple[Weight, ...] = tuple(_lay_out(chosen))
+        self.size: int = self.entries[-1].stop
+        self.sizes: tuple[int, ...] = tuple(w.stop - w.start for w in self.entries)
+        self.device: torch.device = self.entries[0].parameter.device
+        self.dtype: torch.dtype = self.entries[0].parameter.dtype
+
+    def __iter__(self) -> Iterator[Weight]:
+        return iter(self.entries)
+
+    def without(self, names: Iterable[str]) -> Weights:
+        """The prunable weights but for those named; at least one must be left."""
+        left = {w.name: w.parameter for w in self if w.name not in set(names)}
+        other = copy.copy(self)
+        other._hold(left)
+        return other
+
+    def vector(self) -> Tensor:
+        """A copy of the weights as one vector, shape (p,)."""
+        return torch.cat([weight.parameter.detach().reshape(-1) for weight in self])
+
+    @torch.no_grad()
+    def assign(self, vector: Tensor) -> None:
+        """Write the vector of shape (p,) into the model's parameters, in place."""
+        for weight in self:
+            weight.parameter.copy_(vector[weight.span].view_as(weight.parameter))
+
+    def replace(self, vector: Tensor) -> None:
+        """Write the vector for good; interrupted half-way, the model is as it was before."""
+        before = self.vector()
+        try:
+            self.assign(vector + 0.0)  # without -0.0, which a packed file stores
+        except BaseException:
+            self.assign(before)
+            raise
+
+    @contextmanager
+    def lent(self, vector: Tensor) -> Iterator[None]:
+        """The model with the vector of shape (p,) for weights, given back as it was."""
+        before = self.vector()
+        try:
+            self.assign(vector)
+            yield
+        finally:
+            self.assign(before)
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """A vector of shape (p,) as one tensor per parameter, by name."""
+        return {w.name: vector[w.span].view(w.parameter.shape) for w in self}
+
+
+@torch.no_grad()
+def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
+    """Zero the weights of `model` where `masks` (parameter name -> bool tensor) are False.
+
+    Every mask is checked before any weight is changed.
+    """
+    if not isinstance(model, nn.Module):
+        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(masks, Mapping):
+        raise ChitaError(
+            "masks must be a dict of parameter names to bool tensors, such as the .masks of a "
+            f"PruneResult, got {type(masks).__name__}"
+        )
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name, mask in masks.items():
+        if name not in parameters:
+            raise ChitaError(f"masks name {name!r}, which is no parameter of the model")
+        _check_mask(name, mask, parameters[name].shape)
+    for name, mask in masks.items():
+        # Not by a product, which makes -0.0 of negative weights: a packed file stores those.
+        parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
+
+
+def _check_mask(name: str, mask: Any, shape: torch.Size) -> None:
+    got = type(mask).__name__
+    if isinstance(mask, Tensor):
+        if mask.dtype == torch.bool and mask.shape == shape:
+            return
+        got = f"{mask.dtype} of shape {tuple(mask.shape)}"
+    raise ChitaError(
+        f"the mask of {name!r} must be a bool tensor of shape {tuple(shape)}, got {got}"
+    )
+
+
+def _as_tuple(patterns: Patterns) -> tuple[str, ...] | None:
+    if patterns is None:
+        return None
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def _choose(
+    model: nn.Module, include: tuple[str, ...] | None, exclude: tuple[str, ...] | None
+) -> dict[str, nn.Parameter]:
+    """The chosen parameters under their first names; every pattern must match something."""
+    everything = dict(model.named_parameters(remove_duplicate=False))
+    for argument, patterns in (("include", include), ("exclude", exclude)):
+        for pattern in patterns or ():
+            if not any(fnmatchcase(name, pattern) for name in everything):
+                known = ", ".join(list(everything)[:8]) or "none"
+                raise ChitaError(
+                    f"{argument}={pattern!r} matches no parameter; the names are {known}"
+                    + (", ..." if len(everything) > 8 else "")
+                )
+    by_default = {id(p) for p in prunable_by_default(model)} if include is None else set()
+
+    def wanted(names: Iterable[str], parameter: nn.Parameter) -> bool:
+        kept = (
+            id(parameter) in by_default
+            if include is None
+            else any(fnmatchcase(name, p) for name in names for p in include)
+        )
+        return kept and not any(fnmatchcase(name, p) for name in names for p in exclude or ())
+
+    names_of: dict[int, list[str]] = {}
+    for name, parameter in everything.items():
+        names_of.setdefault(id(parameter), []).append(name)
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if wanted(names_of[id(parameter)], parameter)
+    }
+
+
+def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:
+    for name, parameter in chosen.items():
+        if not parameter.is_floating_point():
+            raise ChitaError(
+                f"{name!r} holds {parameter.dtype}: only floating-point weights can be pruned; "
+                f"leave it out with exclude={name!r}"
+            )
+    devices = {str(parameter.device): name for name, parameter in chosen.items()}
+    if len(devices) > 1:
+        where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
+        raise ChitaError(f"the model's weights are on several devices ({where}); move it to one")
+    dtypes = {str(parameter.dtype): name for name, parameter in chosen.items()}
+    if len(dtypes) > 1:
+        which = ", ".join(f"{name!r} is {dtype}" for dtype, name in dtypes.items())
+        raise ChitaError(f"the weights are of several types ({which}); convert the model to one")
+
+
+def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
+    start = 0
+    for name, parameter in chosen.items():
+        yield Weight(name, parameter, start, start + parameter.numel())
+        start += parameter.numel()

@@ -1,6 +1,0 @@
-"""Packed files: a state dict without the zeros of its pruned tensors (docs/format.md)."""
-
-from chita.packed.load import load
-from chita.packed.write import save
-
-__all__ = ["load", "save"]

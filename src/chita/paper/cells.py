@@ -1,0 +1,108 @@
+"""Cells: the smallest pieces of a benchmark, each computed once and kept in OUT/cells.jsonl.
+
+A line of the file is `{"key": {...}, ...figures}`. The key says all that decides the figures, so
+that a run that was interrupted, or one that asks for more, computes only what is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from chita.errors import ChitaError
+from chita.paper.settings import DEFAULTS
+from chita.report.progress import step_bar
+
+Record = dict[str, Any]  # what is kept of a cell: its key and its figures
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of work.
+
+    Attributes:
+        key: what decides the figures, ready for JSON.
+        compute: gives the figures, ready for JSON.
+    """
+
+    key: dict[str, Any]
+    compute: Callable[[], dict[str, Any]]
+
+
+class Cells:
+    """The cells computed so far.
+
+    Args:
+        folder: where cells.jsonl is, or will be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "cells.jsonl"
+        self._records = {_identity(record["key"]): record for record in self._read()}
+
+    def compute(self, cells: Sequence[Cell], description: str) -> None:
+        """Compute the cells that are missing, and keep each as soon as it is there.
+
+        A method that cannot do its cell (for want of memory, say) is told of and passed over; the
+        next run tries it again.
+
+        Raises:
+            ChitaError: none of the cells could be computed.
+        """
+        failure: Exception | None = None
+        with step_bar(description) as progress:
+            for done, cell in enumerate(cells):
+                progress(done, len(cells))
+                if _identity(cell.key) in self._records:
+                    continue
+                try:
+                    self._keep({"key": cell.key, **cell.compute()})
+                except (ChitaError, torch.cuda.OutOfMemoryError) as error:
+                    logger.warning("%s: %s", cell.key, error)
+                    failure = error
+        if failure is not None and not self.records(cells):
+            raise failure
+
+    def records(self, cells: Sequence[Cell]) -> list[Record]:
+        """The records of those of the cells that are there, in their order."""
+        identities = (_identity(cell.key) for cell in cells)
+        return [self._records[each] for each in identities if each in self._records]
+
+    def _keep(self, record: Record) -> None:
+        with self._file.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        self._records[_identity(record["key"])] = record
+        logger.info("%s", record)
+
+    def _read(self) -> list[Record]:
+        if not self._file.exists():
+            return []
+        content = self._file.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:  # the run before was killed while it wrote
+            with self._file.open("r+b") as file:
+                file.truncate(len(whole))
+        return [self._parse(line, n) for n, line in enumerate(whole.splitlines(), start=1)]
+
+    def _parse(self, line: bytes, number: int) -> Record:
+        try:
+            record: Record = json.loads(line)
+            record["key"].items()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ChitaError(
+                f"line {number} of {self._file} is no cell ({error}); delete that line"
+            ) from error
+        return record
+
+
+def _identity(key: dict[str, Any]) -> str:
+    """The same for equal keys; a field that is missing has its default."""
+    return json.dumps({**DEFAULTS, **key}, sort_keys=True)

@@ -1,0 +1,177 @@
+"""table:gradualpruning and table:resnet50gradual: training sparse networks, every method.
+
+The paper's tables are on ImageNet; here all methods train ResNet20 on CIFAR-10 for equal epochs,
+from one and the same dense network or, where their papers do so, from fresh weights. A dense
+network trained from fresh weights for the same epochs is the reference for the latter.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from chita.gradual.methods import METHODS, REFERENCES, GradualMethod
+from chita.gradual.recipe import GradualRecipe, shipped_recipe
+from chita.gradual.trainer import train_sparse
+from chita.model.accuracy import accuracy
+from chita.paper.average import near_best, standard_error
+from chita.paper.benchmark import Bench
+from chita.paper.cells import Cell, Record
+from chita.paper.gradual_layout import draw_gradual, gradual_text
+from chita.paper.networks import Subject
+from chita.paper.write import Report, Row
+
+Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of the method
+
+# One Fisher matrix for all, with the samples of the paper's MobileNetV1 and its blocks; each method
+# picks its lambda by the held-out loss at each pruning step.
+FISHER = {"samples": 1000, "batch": 16, "block_size": 2000}
+SETTINGS: Settings = {
+    "chita-bso": {**FISHER, "metric": "fisher"},
+    "chita++": {**FISHER, "metric": "fisher"},
+    "woodfisher": FISHER,
+    "m-fac": FISHER,
+}
+# Raised where a method changes, so that its old cells are computed again. 2: the rivals keep the
+# layers dense that their papers keep dense, and CHITA drops dead columns.
+VERSIONS = {"incremental": 2, "snfs": 2, "dnw": 2, "chita-bso": 2, "chita++": 2}
+QUICK_FISHER = {"samples": 200, "batch": 1, "ridge": 1e-3}
+QUICK_SETTINGS: Settings = {
+    "chita-bso": {**QUICK_FISHER, "first_order": False},
+    "chita++": {**QUICK_FISHER, "first_order": False},
+    "woodfisher": {**QUICK_FISHER, "block_size": 200},
+    "m-fac": {**QUICK_FISHER, "block_size": 2000},
+}
+
+
+@dataclass(frozen=True)
+class Gradual:
+    """All methods at the sparsities of the paper's ResNet50, for so many epochs each."""
+
+    sparsities: Sequence[float] = (0.9, 0.95, 0.98)
+    epochs: int = 20
+    settings: Settings = field(default_factory=lambda: SETTINGS)
+
+    def cells(self, bench: Bench) -> list[Cell]:
+        """One seed after the other; CHITA and the strongest rivals come first.
+
+        The reference has one cell for each seed: it does not depend on the sparsity.
+        """
+        subject = bench.subject("resnet20")
+        recipe = replace(shipped_recipe(subject.network.name), epochs=self.epochs)
+        points = [
+            *((method, sparsity) for method in METHODS for sparsity in self.sparsities),
+            *((reference, 0.0) for reference in REFERENCES),
+        ]
+        return [
+            _cell(subject, recipe, method, self.settings.get(method, {}), sparsity, seed)
+            for seed in range(bench.seeds)
+            for method, sparsity in points
+        ]
+
+    def report(self, records: Sequence[Record]) -> Report:
+        rows = _rows(records)
+        return Report(
+            title=f"Accuracy after {self.epochs} epochs of training to a sparsity",
+            rows=rows,
+            text=gradual_text(rows),
+            draw=lambda figure: draw_gradual(figure, rows),
+        )
+
+
+def _cell(
+    subject: Subject,
+    recipe: GradualRecipe,
+    method: str,
+    settings: Mapping[str, Any],
+    sparsity: float,
+    seed: int,
+) -> Cell:
+    key = {
+        "bench": "gradual",
+        "network": subject.name,
+        "method": method,
+        "sparsity": sparsity,
+        "seed": seed,
+        "recipe": {**asdict(recipe), "methods": dict(settings)},
+    }
+    if method in VERSIONS:
+        key["version"] = VERSIONS[method]
+
+    def compute() -> dict[str, Any]:
+        model = subject.model(seed)
+        dense = accuracy(model, subject.test)
+        start = time.perf_counter()
+        history = train_sparse(
+            model,
+            subject.splits,
+            replace(recipe, methods={method: settings}),
+            method=method,
+            sparsity=sparsity,
+            seed=seed,
+            device=subject.device,
+            include=subject.network.prunable,
+        )
+        return {
+            "dense": dense,
+            "accuracy": history.accuracy,
+            "weights": history.weights,
+            "nonzeros": history.nonzeros,
+            "by_epoch": [row.accuracy for row in history.rows],
+            "seconds": time.perf_counter() - start,
+        }
+
+    return Cell(key, compute)
+
+
+def _rows(records: Sequence[Record]) -> list[Row]:
+    """The mean over the seeds: the reference, then each sparsity and method as registered."""
+    rows = [
+        _row(found, REFERENCES[name], None)
+        for name in REFERENCES
+        if (found := _found(records, name, 0.0))
+    ]
+    for sparsity in sorted(
+        {r["key"]["sparsity"] for r in records if r["key"]["method"] in METHODS}
+    ):
+        here = {name: _found(records, name, sparsity) for name in METHODS}
+        here = {name: found for name, found in here.items() if found}
+        accuracies = [[record["accuracy"] for record in found] for found in here.values()]
+        near = near_best(
+            [statistics.mean(each) for each in accuracies],
+            [standard_error(each) for each in accuracies],
+        )
+        rows += [
+            _row(here[name], METHODS[name], mark) for name, mark in zip(here, near, strict=True)
+        ]
+    return rows
+
+
+def _found(records: Sequence[Record], method: str, sparsity: float) -> list[Record]:
+    here = {"method": method, "sparsity": sparsity}
+    return [record for record in records if here.items() <= record["key"].items()]
+
+
+def _row(found: Sequence[Record], method: GradualMethod, near: bool | None) -> Row:
+    """The mean of the seeds of one method at one sparsity."""
+    accuracies = [record["accuracy"] for record in found]
+    drops = [100 * (r["accuracy"] - r["dense"]) / r["dense"] for r in found]
+    return {
+        "network": found[0]["key"]["network"],
+        "method": method.title,
+        "from_scratch": method.from_scratch,
+        "sparsity": 100 * (1 - found[0]["nonzeros"] / found[0]["weights"]),
+        "target": found[0]["key"]["sparsity"],
+        "dense": statistics.mean(record["dense"] for record in found),
+        "accuracy": statistics.mean(accuracies),
+        "standard_error": standard_error(accuracies),
+        "near_best": near,
+        "relative_drop": statistics.mean(drops),
+        "remaining": found[0]["nonzeros"],
+        "epochs": found[0]["key"]["recipe"]["epochs"],
+        "seeds": len(found),
+        "seconds": statistics.mean(record["seconds"] for record in found),
+    }

@@ -1,0 +1,153 @@
+"""What is pruned in the benchmarks: trained networks with their data, for each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from chita import data, zoo
+from chita.errors import ChitaError
+from chita.files.checkpoint import load_checkpoint, save_checkpoint
+from chita.model.batch_norm import reestimate_batch_norm
+
+CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
+IMAGENET_CHECKPOINTS = {
+    "mobilenetv1": "mobilenetv1_imagenet.safetensors",
+    "mobilenetv1-folded": "mobilenetv1_imagenet_folded.safetensors",
+    "resnet50": "resnet50_imagenet.safetensors",
+}
+EMBEDDED = "mlpnet-embedded"  # not the paper's network: its cells must not be taken for those
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained network and its data.
+
+    Attributes:
+        name: in keys and tables.
+        network: of the zoo.
+        checkpoint: its trained weights.
+        load: gives its data.
+        device: where it runs.
+        cache: a folder for what takes long to make.
+    """
+
+    name: str
+    network: zoo.Network
+    checkpoint: Path
+    load: Callable[[], data.Splits]
+    device: torch.device
+    cache: Path
+
+    @cached_property
+    def splits(self) -> data.Splits:
+        return self.load()
+
+    @cached_property
+    def test(self) -> data.Batches:
+        """The test set."""
+        return data.Batches(self.splits.test, self.network.batch_size, device=self.device)
+
+    @property
+    def augments(self) -> bool:
+        """Whether the network was trained on augmented images."""
+        return self.network.recipe.augment is not None
+
+    def calibration(self, seed: int, *, augment: bool = False) -> data.Batches:
+        """Return the training set in an order drawn from the seed.
+
+        Args:
+            seed: of the order and of the augmentation.
+            augment: augment the images as in training (pad, crop and flip for ResNet20), anew in
+                each pass. Raises ChitaError for a network that was trained without augmentation.
+        """
+        if augment and not self.augments:
+            raise ChitaError(f"augment=True: {self.name} was trained without augmentation")
+        return data.Batches(
+            self.splits.train.shuffled(seed),
+            self.network.batch_size,
+            augment=self.network.recipe.augment if augment else None,
+            seed=seed,
+            device=self.device,
+        )
+
+    def model(self, seed: int) -> nn.Module:
+        """The trained network; ResNet20's batch norm is re-estimated over augmented data, as in the
+        paper."""
+        model = self.network.build().to(self.device)
+        augment = self.network.recipe.augment
+        if augment is None or self.network.name in IMAGENET_CHECKPOINTS:
+            load_checkpoint(model, self.checkpoint)
+            return model
+        ready = self.cache / f"{self.name}-{seed}.safetensors"
+        if ready.exists():
+            load_checkpoint(model, ready)
+            return model
+        load_checkpoint(model, self.checkpoint)
+        augmented = data.Batches(
+            self.splits.train, 128, shuffle=True, augment=augment, seed=seed, device=self.device
+        )
+        reestimate_batch_norm(model, augmented)
+        self.cache.mkdir(exist_ok=True)
+        save_checkpoint(model, ready)
+        return model
+
+
+def find_subjects(
+    checkpoints: Path | None, *, device: torch.device, out: Path, imagenet: Path | None = None
+) -> dict[str, Subject]:
+    """The paper's networks by their checkpoints, or else the MLPNet that ships with chita.
+
+    Args:
+        checkpoints: the folder with the files in CHECKPOINTS; None for the embedded network.
+        device: where the networks run.
+        out: the folder of the benchmark, under which networks made ready are kept.
+        imagenet: folder of ImageNet's images, which adds the networks of IMAGENET_CHECKPOINTS.
+    """
+    cache = out / "networks"
+    if checkpoints is None and imagenet is None:
+        mlpnet = zoo.get("mlpnet")
+        assert mlpnet.embedded is not None
+        shipped, load = mlpnet.embedded.checkpoint, partial(data.load, mlpnet.embedded.data)
+        return {EMBEDDED: Subject(EMBEDDED, mlpnet, shipped, load, device, cache)}
+    found = {}
+    for name, file in CHECKPOINTS.items():
+        network = zoo.get(name)
+        if checkpoints is not None and (checkpoints / file).is_file():
+            load = partial(data.load, network.data)
+            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+    if imagenet is not None:
+        return found | _imagenet_subjects(checkpoints, imagenet, device, cache)
+    missing = [file for name, file in CHECKPOINTS.items() if name not in found]
+    if missing:
+        raise ChitaError(
+            f"--checkpoints {checkpoints} must be a folder with {' and '.join(missing)}; leave it "
+            "out to use the network that ships with chita"
+        )
+    return found
+
+
+def _imagenet_subjects(
+    checkpoints: Path | None, imagenet: Path, device: torch.device, cache: Path
+) -> dict[str, Subject]:
+    """Those of MobileNetV1 and ResNet50 whose trained weights are there."""
+    found = {}
+    for name, file in IMAGENET_CHECKPOINTS.items():
+        network = zoo.get(name)
+        if checkpoints is not None and (checkpoints / file).is_file():
+            assert network.preprocessing is not None
+            load = partial(
+                data.image_folder, imagenet, network.preprocessing, classes=network.classes
+            )
+            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+    if not found:
+        raise ChitaError(
+            f"--imagenet {imagenet} needs --checkpoints with the trained weights of MobileNetV1 or "
+            f"ResNet50 ({' or '.join(IMAGENET_CHECKPOINTS.values())}), got {checkpoints}"
+        )
+    return found

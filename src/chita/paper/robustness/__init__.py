@@ -1,0 +1,1 @@
+"""`chita bench any`: one method for many kinds of networks."""

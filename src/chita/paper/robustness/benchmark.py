@@ -1,0 +1,113 @@
+"""Any network: one method for all makes of networks, beside what a user would try first.
+
+On each network `method="auto"` should do at least as well on held-out loss as the best of
+magnitude, OBD and plain CHITA, and rescaling neighbouring layers should cost it next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
+from typing import Any
+
+from chita.deploy.clock import timed
+from chita.model.accuracy import accuracy
+from chita.model.loss_values import mean_loss
+from chita.model.modes import device_of
+from chita.paper.benchmark import Bench
+from chita.paper.cells import Cell, Record
+from chita.paper.robustness.layout import CANDIDATE, DENSE, any_rows, any_text, draw_any
+from chita.paper.robustness.specimens import Specimen, find_specimens
+from chita.paper.settings import version_key
+from chita.paper.write import Report
+from chita.pruning.prune import prune
+
+CONTENDERS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the names in the tables
+    "magnitude": {"method": "magnitude"},
+    "OBD": {"method": "obd", "batch": 1},
+    "OBD, lambda = 0": {"method": "obd", "batch": 1, "ridge": 0.0},
+    "CHITA": {"method": "chita-bso", "batch": 1, "first_order": False},
+    "CHITA++": {"method": "chita++"},
+    CANDIDATE: {"method": "auto"},
+}
+QUICK_NETWORKS = ("mlpnet-embedded", "mlpnet-embedded-rescaled", "signals")
+
+
+@dataclass(frozen=True)
+class AnyNetwork:
+    """All contenders on all networks.
+
+    Attributes:
+        networks: the names of some of them; None for all.
+        contenders: arguments of chita.prune by name.
+        samples: rows of A; None for chita's own choice.
+    """
+
+    networks: Sequence[str] | None = None
+    contenders: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: CONTENDERS)
+    samples: int | None = None
+
+    def cells(self, bench: Bench) -> list[Cell]:
+        """One seed after the other, network by network."""
+        found = find_specimens(bench.subjects)
+        specimens = [found[name] for name in self.networks or found]
+        return [
+            cell
+            for seed in range(bench.seeds)
+            for specimen in specimens
+            for cell in self._cells_of(specimen, seed)
+        ]
+
+    def _cells_of(self, specimen: Specimen, seed: int) -> Iterator[Cell]:
+        """The network as it is, and pruned by each contender."""
+        yield _cell(specimen, seed, DENSE, sparsity=0.0)
+        for sparsity, name in product(specimen.sparsities, self.contenders):
+            arguments = {**specimen.settings, "samples": self.samples, **self.contenders[name]}
+            yield _cell(specimen, seed, name, sparsity, **arguments)
+
+    def report(self, records: Sequence[Record]) -> Report:
+        rows = any_rows(records)
+        return Report(
+            title="One method for networks of any make: held-out loss after one-shot pruning",
+            rows=rows,
+            text=any_text(rows),
+            draw=lambda figure: draw_any(figure, rows),
+        )
+
+
+def _cell(specimen: Specimen, seed: int, contender: str, sparsity: float, **arguments: Any) -> Cell:
+    key = {
+        "bench": "any",
+        "network": specimen.name,
+        "contender": contender,
+        "sparsity": sparsity,
+        "seed": seed,
+        **arguments,
+        **version_key(arguments.get("method", "")),
+    }
+
+    def compute() -> dict[str, Any]:
+        model, seconds = specimen.model(seed), 0.0
+        if contender != DENSE:
+            work = partial(
+                prune,
+                model,
+                specimen.calibration(seed),
+                sparsity=sparsity,
+                include=specimen.include,
+                seed=seed,
+                progress=False,
+                **arguments,
+            )
+            _, seconds = timed(work, device_of(model))
+        test = specimen.test()
+        return {
+            "loss": mean_loss(model, test),
+            "accuracy": accuracy(model, test),
+            "seconds": seconds,
+            "rescaled_from": specimen.rescaled_from,
+        }
+
+    return Cell(key, compute)

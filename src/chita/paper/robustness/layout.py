@@ -1,0 +1,168 @@
+"""How `chita bench any` is judged and shown: is auto as good as the best of its rivals?"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from chita.paper.cells import Record
+from chita.paper.write import Row, as_markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DENSE = "dense"  # the network as it is
+RIVALS = ("magnitude", "OBD", "OBD, lambda = 0", "CHITA")
+CANDIDATE = "auto"
+SLACK = 1.02  # of the best rival's loss
+POINTS = 1.0  # of accuracy that rescaling may cost
+FIGURES = ("loss", "accuracy", "seconds")
+ABSENT = {  # networks that need files, and which
+    "resnet20": "ResNet20 and its copies need --checkpoints",
+    "mobilenetv1-folded": "MobileNetV1 needs --checkpoints and --imagenet",
+}
+EXPLANATION = f"""\
+Loss and accuracy on test samples after one-shot pruning, the mean over the seeds. OBD and CHITA see
+single samples, without the first-order term, and choose lambda on held-out samples; CHITA++ and
+auto have the default arguments of chita.prune. Met is a loss of at most {SLACK} times that of the
+best of {", ".join(RIVALS)}; and, for a rescaled copy, an accuracy of at most
+{POINTS:g} point below that of the network it was made from. A rescaled copy computes the same
+function: neighbouring layers are multiplied by 1000 and 1/1000."""
+
+
+def any_rows(records: Sequence[Record]) -> list[Row]:
+    """The mean over the seeds for each network, sparsity and method."""
+    groups: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        place = tuple(record["key"][name] for name in ("network", "sparsity", "contender"))
+        groups.setdefault((*place, record["rescaled_from"]), []).append(record)
+    return [
+        {
+            "network": network,
+            "sparsity": sparsity,
+            "method": method,
+            **{name: statistics.mean(record[name] for record in found) for name in FIGURES},
+            "seeds": len(found),
+            "rescaled_from": original,
+        }
+        for (network, sparsity, method, original), found in groups.items()
+    ]
+
+
+def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
+    """For each network and sparsity whether the candidate's loss and accuracy will do."""
+    by_place = {(row["network"], row["sparsity"], row["method"]): row for row in rows}
+    lines: list[Row] = []
+    for network, sparsity in _places(rows):
+        rivals = [by_place[p] for m in RIVALS if (p := (network, sparsity, m)) in by_place]
+        ours = by_place.get((network, sparsity, candidate))
+        if ours is None or not rivals:
+            continue
+        best = min(rivals, key=_loss)
+        original = by_place.get((ours["rescaled_from"], sparsity, candidate))
+        lost = None if original is None else original["accuracy"] - ours["accuracy"]
+        lines.append(
+            {
+                "network": network,
+                "sparsity": sparsity,
+                "best rival": best["method"],
+                "its loss": best["loss"],
+                f"loss of {candidate}": ours["loss"],
+                "ratio": ours["loss"] / best["loss"],
+                "loss": _met(ours["loss"] <= SLACK * best["loss"]),
+                "points lost by rescaling": lost,
+                "rescaling": None if lost is None else _met(lost <= POINTS),
+            }
+        )
+    return lines
+
+
+def any_text(rows: Sequence[Row]) -> str:
+    """The verdicts, and what every method gives."""
+    judged = verdicts(rows)
+    parts = [EXPLANATION]
+    parts += [f"{what}: not run here." for name, what in ABSENT.items() if not _has(rows, name)]
+    parts.append(as_markdown(judged) if judged else f"{CANDIDATE} was not run.")
+    parts += ["## Loss, and accuracy in percent", as_markdown(_table(rows))]
+    return "\n\n".join(parts)
+
+
+def draw_any(figure: Figure, rows: Sequence[Row]) -> None:
+    """The loss of each method beside that of the best rival, network by network."""
+    places = _places(rows)
+    figure.set_size_inches(8, 1.5 + 0.3 * len(places))
+    axes = figure.add_subplot()
+    for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+        if method == DENSE:
+            continue
+        of_method = [row for row in rows if row["method"] == method]
+        axes.plot(
+            [row["loss"] / _least_loss(rows, row) for row in of_method],
+            [places.index((row["network"], row["sparsity"])) for row in of_method],
+            "*" if method == CANDIDATE else "o",
+            color=f"C{number}",
+            label=method,
+        )
+    axes.axvline(SLACK, color="k", linewidth=0.8, linestyle="--")
+    axes.set_yticks(range(len(places)), [f"{network} {share:.0%}" for network, share in places])
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlabel=f"loss / that of the best rival, dashed: {SLACK}")
+    axes.tick_params(axis="x", which="both", labelsize="small")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")  # the ratios often lie within one decade
+    axes.grid(axis="x", alpha=0.3)
+    axes.legend(fontsize="small")
+
+
+def _places(rows: Sequence[Row]) -> list[tuple[str, float]]:
+    """The networks and sparsities that were pruned."""
+    pruned = (row for row in rows if row["method"] != DENSE)
+    return list(dict.fromkeys((row["network"], row["sparsity"]) for row in pruned))
+
+
+def _least_loss(rows: Sequence[Row], place: Row) -> float:
+    """Of the rivals at the same place; of all methods where none was run."""
+    here = [
+        row
+        for row in rows
+        if (row["network"], row["sparsity"]) == (place["network"], place["sparsity"])
+    ]
+    rivals = [row for row in here if row["method"] in RIVALS]
+    return min(map(_loss, rivals or here))
+
+
+def _loss(row: Row) -> float:
+    """To compare with; one that is no number is the worst."""
+    return math.inf if math.isnan(row["loss"]) else float(row["loss"])
+
+
+def _table(rows: Sequence[Row]) -> list[Row]:
+    """A line for each network and sparsity, the methods across."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    shown = {
+        (row["network"], None if row["method"] == DENSE else row["sparsity"], row["method"]): (
+            f"{row['loss']:.4g}, {row['accuracy']:.2f}"
+        )
+        for row in rows
+    }
+    return [
+        {
+            "network": network,
+            "sparsity": sparsity,
+            **{
+                method: shown.get((network, None if method == DENSE else sparsity, method))
+                for method in methods
+            },
+        }
+        for network, sparsity in _places(rows)
+    ]
+
+
+def _has(rows: Sequence[Row], name: str) -> bool:
+    return any(row["network"] == name for row in rows)
+
+
+def _met(holds: bool) -> str:
+    return "met" if holds else "NOT MET"

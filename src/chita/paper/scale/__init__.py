@@ -1,0 +1,1 @@
+"""`chita bench scale`: time and memory against the size of the problem."""

@@ -1,0 +1,108 @@
+"""How tab:accuracy is shown: a table and a picture for each network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chita.paper.write import Row, as_markdown
+from chita.report import published as paper
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLES = {
+    "mlpnet": "MLPNet on MNIST",
+    "mlpnet-embedded": "The MLPNet that ships with chita, on its slice of MNIST",
+    "resnet20": "ResNet20 on CIFAR-10",
+    "mobilenetv1": "MobileNetV1 on ImageNet (n = 1000, m = 16, 100 stages of CHITA++)",
+    "resnet50": "ResNet50 on ImageNet (lambda = 1e-5, n = 500, m = 16, blocks of 2000 to 10,000)",
+}
+EXPLANATION = """\
+"grid" picks the setting by test accuracy, as the paper does; "auto" lets chita choose lambda on
+held-out calibration samples; in brackets the standard error and the number of seeds. The paper's
+figures are for its own checkpoints; it draws those of ResNet50 without stating them. Rows that say
+"needs ImageNet" wait for these networks and their data.
+
+"CHITA" is the paper's algorithm; "CHITA, continuation", which is not in the paper, reaches small
+supports by way of larger ones. "CHITA++, paper's 15 stages" has the paper's number of stages and
+its exponential mesh; "CHITA++" has stages and a mesh of our choice. The more settings are compared
+on the test set, the higher is the best of them: the line under each table states their number for
+each method, and the CSV and JSON files state the setting behind each figure."""
+
+
+def table1_text(rows: Sequence[Row]) -> str:
+    """A table for each network: methods and choices downwards, sparsities across."""
+    parts = [EXPLANATION]
+    for network in dict.fromkeys(row["network"] for row in rows):
+        of_network = [row for row in rows if row["network"] == network]
+        dense = paper.DENSE[paper.paper_network(network)]
+        parts.append(f"## {TITLES[network]} (the paper's dense network: {dense})")
+        parts.append(as_markdown(_lines(of_network)))
+        if sizes := _grid_sizes(of_network):
+            parts.append(f'Settings compared by "grid": {sizes}.')
+    return "\n\n".join(parts)
+
+
+def _lines(rows: Sequence[Row]) -> list[Row]:
+    """Return a line for each method and choice, and one for the paper where it has figures."""
+    in_paper = {row["method"] for row in rows if row["paper"] is not None}
+    lines: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        method, column = row["method"], str(row["sparsity"])
+        sources = ("paper", row["choice"]) if method in in_paper else (row["choice"],)
+        for source in sources:
+            line = lines.setdefault((method, source), {"method": method, "": source})
+            line[column] = _published(row) if source == "paper" else _measured(row)
+    return list(lines.values())
+
+
+def _grid_sizes(rows: Sequence[Row]) -> str:
+    """Return how many settings each method's figures are the best of, as text."""
+    sizes: dict[str, set[int]] = {}
+    for row in rows:
+        if row["choice"] == "grid" and row["grid_size"]:
+            sizes.setdefault(row["method"], set()).add(row["grid_size"])
+    return "; ".join(
+        f"{method} {min(found)}" + (f" to {max(found)}" if len(found) > 1 else "")
+        for method, found in sizes.items()
+    )
+
+
+def _published(row: Row) -> str:
+    return "-" if row["paper"] is None else f"{row['paper']:.2f}"
+
+
+def _measured(row: Row) -> str:
+    if isinstance(row["accuracy"], str):
+        return row["accuracy"]
+    error = "" if row["standard_error"] is None else f"{row['standard_error']:.2f}, "
+    return f"{row['accuracy']:.2f} ({error}{row['seeds']})"
+
+
+def draw_table1(figure: Figure, rows: Sequence[Row]) -> None:
+    """Accuracy against sparsity, a panel for each network: the grid's best, the paper's dashed."""
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    figure.set_size_inches(6.4 * len(networks), 4.8)
+    for place, network in enumerate(networks, start=1):
+        axes = figure.add_subplot(1, len(networks), place)
+        for number, method in enumerate(dict.fromkeys(row["method"] for row in rows)):
+            line = [
+                row
+                for row in rows
+                if (row["network"], row["method"], row["choice"]) == (network, method, "grid")
+            ]
+            for column, style in (("accuracy", "o-"), ("paper", "--")):
+                known = [row for row in line if isinstance(row[column], float)]
+                axes.plot(
+                    [100 * row["sparsity"] for row in known],
+                    [row[column] for row in known],
+                    style,
+                    color=f"C{number}" if number < 10 else "k",
+                    markersize=3,
+                    linewidth=1,
+                    label=method if column == "accuracy" and known else None,
+                )
+        axes.set(xlabel="sparsity (%)", ylabel="test accuracy (%)", title=TITLES[network])
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small", title="dashed: the paper")

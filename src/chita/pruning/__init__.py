@@ -1,0 +1,1 @@
+"""`chita.prune`: its options, its stages and its result."""

@@ -1,0 +1,57 @@
+"""Ranks that are to share the work of a run must have been asked for the same."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from chita.errors import ChitaError
+from chita.methods import able
+from chita.model.weights import Weights
+from chita.pruning.config import PruneConfig
+from chita.pruning.resume import fingerprint
+from chita.pruning.supports import Supports
+from chita.solver.problem import NOT_SHARED
+from chita.solver.ranks import ALONE, Ranks
+
+
+def agreed_ranks(
+    ranks: Ranks, config: PruneConfig, supports: Supports, weights: Weights, *, n: int
+) -> Ranks:
+    """The ranks that share A; without gradients there is little to share, and each does all.
+
+    Args:
+        ranks: all that there are.
+        config: what was asked of this one.
+        supports: that the run may have.
+        weights: of the model.
+        n: the rows of A.
+
+    Raises:
+        ChitaError: they cannot share it, or differ.
+    """
+    method, size = config.resolve_method(), ranks.size
+    if size == 1 or method.curvature != "fisher":
+        return ALONE
+    if not method.streams:
+        raise ChitaError(
+            f"method {method.name!r} runs in one process, and there are {size} ranks; "
+            f"{able(lambda method: method.streams)} share the work"
+        )
+    if not supports.any:
+        raise ChitaError(NOT_SHARED.format(size))
+    found = fingerprint([("weights", weights.vector())])
+    own = {**asdict(config), "n": n, "the fingerprint of the weights": found}
+    first = ranks.from_first(lambda: own)
+    differences = [
+        f"{name} is {first[name]!r} on rank 0, {own[name]!r} on rank {ranks.rank}"
+        for name in own
+        if own[name] != first[name]
+    ]
+    if not ranks.all(not differences):
+        raise ChitaError(
+            f"the ranks differ: {'; '.join(differences) or 'another one has other arguments'}; "
+            "give all the same arguments, weights and number of samples"
+        )
+    if n < size:
+        raise ChitaError(f"samples={n} rows are too few for {size} ranks")
+    return ranks

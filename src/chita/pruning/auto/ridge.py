@@ -1,0 +1,107 @@
+"""ridge="auto": lambda by the loss on held-out calibration samples.
+
+The quadratic model cannot tell how far it is to be trusted; the true loss can. The first stage
+walks downhill over the paper's grid, a decade at a time, later stages start from the last choice,
+since what is best drifts from stage to stage; both end half a decade at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from chita.pruning.held_out import LossesOf, PartLosses
+from chita.solver.solve import Solution
+
+HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
+MIDDLE = -4  # lambda = 0.01, where the first stage starts to look
+
+Solve = Callable[[float], Solution]  # lambda -> the solution of the stage
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A solution, its ridge and the held-out losses that chose it (None if none were held out)."""
+
+    solution: Solution
+    ridge: float
+    losses: PartLosses | None
+
+    @property
+    def held_out_loss(self) -> float | None:
+        """The mean of the losses."""
+        return None if self.losses is None else self.losses.mean
+
+    @property
+    def rank(self) -> float:
+        """What choices are compared by, the least first: a loss that is no number comes last."""
+        loss = self.held_out_loss
+        return math.inf if loss is None or math.isnan(loss) else loss
+
+    def surely_beats(self, other: Choice) -> bool:
+        """Whether its losses are lower than those of another choice on the same samples, beyond
+        what the spread over the samples explains."""
+        return (
+            self.losses is not None
+            and other.losses is not None
+            and math.isfinite(self.rank)
+            and self.losses.surely_below(other.losses)
+        )
+
+
+class RidgeSearch:
+    """The search for lambda over the stages of one run.
+
+    Args:
+        given: the only lambda to try, if there is one.
+
+    Attributes:
+        last: what the last stage chose, in half-decades: all that the next one goes by.
+    """
+
+    def __init__(self, given: float | None = None) -> None:
+        self.given = given
+        self.last: int | None = None
+
+    def choose(self, solve: Solve, losses_of: LossesOf) -> Choice:
+        """The best of this stage's candidates; its rank is infinite if no loss is finite."""
+        return self._walk(solve, losses_of, fine=True)
+
+    def look(self, solve: Solve, losses_of: LossesOf) -> Choice:
+        """The same to a decade, which is enough to tell whether it is worth more."""
+        return self._walk(solve, losses_of, fine=False)
+
+    def _walk(self, solve: Solve, losses_of: LossesOf, *, fine: bool) -> Choice:
+        if self.given is not None:
+            return _try(self.given, solve, losses_of)
+        tried: dict[int, Choice] = {}
+
+        def rank(step: int) -> float:
+            if step not in tried:
+                tried[step] = _try(10 ** (step / 2), solve, losses_of)
+            return tried[step].rank
+
+        here = _downhill(rank, MIDDLE, 2) if self.last is None else self.last
+        if math.isinf(rank(here)):
+            here = min(HALF_DECADES[::2], key=rank)
+        if fine:
+            here = _downhill(rank, here, 1)
+        if math.isfinite(rank(here)):
+            self.last = here
+        return tried[here]
+
+
+def _try(ridge: float, solve: Solve, losses_of: LossesOf) -> Choice:
+    solution = solve(ridge)
+    return Choice(solution, ridge, losses_of(solution.w))
+
+
+def _downhill(rank: Callable[[int], float], here: int, stride: int) -> int:
+    """Where no neighbour on the grid is better."""
+    while True:
+        near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
+        best = min(near, key=rank)  # the first, which is here, wins ties
+        if best == here:
+            return here
+        here = best

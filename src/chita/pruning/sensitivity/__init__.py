@@ -1,0 +1,6 @@
+"""Sensitivity: what each layer costs the network when it alone is pruned."""
+
+from chita.pruning.sensitivity.measure import sensitivity
+from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
+
+__all__ = ["LayerCurve", "Score", "SensitivityResult", "sensitivity"]

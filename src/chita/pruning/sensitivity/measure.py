@@ -1,0 +1,134 @@
+"""chita.sensitivity: one layer at a time is pruned, and the loss is looked at."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from chita.errors import ChitaError
+from chita.model.accuracy import count_right
+from chita.model.batch import Batch
+from chita.model.checks import check_finite, check_model
+from chita.model.distill import distilled
+from chita.model.loss_values import mean_loss
+from chita.model.losses import Loss, cross_entropy
+from chita.model.modes import convolution_trials
+from chita.model.stream import SampleStream
+from chita.model.weights import Patterns, Weight, Weights
+from chita.pruning.config import check_loss, kept_weights
+from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
+from chita.solver.constraints.threshold import hard_threshold
+
+LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
+
+
+def sensitivity(
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    loss: Loss | str | None = None,
+    sparsities: Sequence[float] = LADDER,
+    samples: int = 1000,
+    include: Patterns = None,
+    exclude: Patterns = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> SensitivityResult:
+    """Prune each layer alone, by magnitude, and measure the loss of the network.
+
+    The samples are the same each time and the other layers are dense. It takes forward passes
+    only, as many over the samples as there are layers times sparsities. The model is left as it is.
+
+    Args:
+        model: any trained module; the device is the model's.
+        batches: as `chita.prune` takes them.
+        loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" and
+            "distill-mse" are the divergence from the dense outputs, as for `chita.prune`.
+        sparsities: the ladder, rising, each in (0, 1).
+        samples: how many to take from the batches, if they hold so many.
+        include: glob pattern(s) of parameter names, in place of the weights of Linear and
+            convolution layers.
+        exclude: glob pattern(s) of parameter names to leave out.
+        seed: batches given as a list are read in an order drawn from it.
+        progress: called with how many forward passes over the samples are done, and of how many.
+
+    Raises:
+        ChitaError: an argument, the model or the data do not fit; the message says how.
+    """
+    began = time.perf_counter()
+    ladder = _check_ladder(sparsities)
+    if samples < 1:
+        raise ChitaError(f"samples must be an integer of at least 1, got {samples!r}")
+    check_model(model)
+    weights = Weights(model, include, exclude)
+    check_finite(weights)
+    stream = SampleStream(batches, seed=seed)
+    if isinstance(loss, str):
+        check_loss(loss)
+        stream, dense_network = distilled(model, batches, loss, seed)
+        loss = dense_network.divergence
+    samples = stream.count(samples)
+    fixed = list(stream.take(samples, stream.at_once()))
+    total = len(weights.entries) * len(ladder)
+    with convolution_trials(False):
+        dense = _score(model, fixed, loss)
+        if not math.isfinite(dense.loss):
+            raise ChitaError(f"the loss of the dense model is {dense.loss}; it must be finite")
+        curves: list[LayerCurve] = []
+        for weight in weights:
+            scores: list[Score] = []
+            for sparsity in ladder:
+                with weights.lent(_pruned(weights, weight, sparsity)):
+                    scores.append(_score(model, fixed, loss))
+                if progress is not None:
+                    progress(len(curves) * len(ladder) + len(scores), total)
+            shape = tuple(weight.parameter.shape)
+            curves.append(LayerCurve(weight.name, shape, weight.parameter.numel(), tuple(scores)))
+    return SensitivityResult(ladder, dense, tuple(curves), samples, time.perf_counter() - began)
+
+
+def _pruned(weights: Weights, weight: Weight, sparsity: float) -> Tensor:
+    """The dense weights, shape (p,), but for those of one layer, pruned by magnitude."""
+    w = weights.vector()
+    layer = w[weight.span]
+    w[weight.span] = hard_threshold(layer, kept_weights(len(layer), sparsity))[0]
+    return w
+
+
+def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
+    ladder = tuple(float(sparsity) for sparsity in sparsities)
+    rising = all(a < b for a, b in zip((0.0, *ladder), (*ladder, 1.0), strict=True))
+    if not ladder or not rising:
+        raise ChitaError(f"sparsities must rise from above 0 to below 1, got {list(sparsities)}")
+    return ladder
+
+
+def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
+    """One forward pass for both figures; a model with its own loss shows no outputs to count."""
+    if isinstance(samples[0].content, dict):
+        return Score(mean_loss(model, samples, loss), None)
+    counting = _CountingLoss(loss or cross_entropy)
+    return Score(mean_loss(model, samples, counting), counting.accuracy)
+
+
+class _CountingLoss:
+    """A loss that also counts right answers."""
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+        self._counted: list[tuple[int, int] | None] = []
+
+    def __call__(self, outputs: Any, targets: Any) -> Tensor:
+        self._counted.append(count_right(outputs, targets))
+        return self._loss(outputs, targets)
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of all answers so far, in percent; None where there is no right or wrong."""
+        known = [counted for counted in self._counted if counted is not None]
+        right, total = (sum(numbers) for numbers in zip(*known, strict=True)) if known else (0, 0)
+        return 100 * right / total if total and len(known) == len(self._counted) else None

@@ -1,0 +1,56 @@
+"""Sensitivity as a table and as a figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from chita.pruning.sensitivity.result import SensitivityResult
+from chita.report.figures import new_figure, write_figure
+
+
+def sensitivity_table(result: SensitivityResult) -> Table:
+    """The loss with each layer at each sparsity."""
+    dense = result.dense
+    accuracy = "" if dense.accuracy is None else f", accuracy {dense.accuracy:.2f} %"
+    title = f"loss on {result.samples:,} samples with one layer pruned"
+    table = Table(
+        title=f"{title} (dense {dense.loss:.3g}{accuracy})",
+        box=box.SIMPLE_HEAD,  # without lines between the columns it fits a narrow terminal
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("layer")
+    table.add_column("weights", justify="right")
+    for sparsity in result.sparsities:
+        table.add_column(f"{sparsity:.3g}", justify="right")
+    for layer in result.layers:
+        losses = (f"{score.loss:.3g}" for score in layer.scores)
+        table.add_row(layer.name, f"{layer.weights:,}", *losses)
+    return table
+
+
+def draw_sensitivity(path: Path, result: SensitivityResult, *, title: str) -> None:
+    """The loss against the sparsity of each layer, from the first (blue) to the last (red)."""
+    count = len(result.layers)
+    figure = new_figure(8.0, max(4.0, 0.14 * count))
+    axes = figure.add_subplot()
+    axes.axhline(result.dense.loss, color="0.6", linestyle="--", linewidth=1, label="dense")
+    for number, layer in enumerate(result.layers):
+        depth = number / max(count - 1, 1)
+        axes.plot(
+            [100 * sparsity for sparsity in result.sparsities],
+            [score.loss for score in layer.scores],
+            color=(depth, 0.2, 1 - depth),
+            marker="o",
+            markersize=3,
+            label=layer.name,
+        )
+    axes.set(xlabel="sparsity of the layer (%)", ylabel="loss", title=title)
+    if result.dense.loss > 0:
+        axes.set_yscale("log")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper", fontsize=7)
+    write_figure(path, figure)

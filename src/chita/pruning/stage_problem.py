@@ -1,0 +1,133 @@
+"""The problem of one stage, to be solved in any form (metric, blocks, first-order term)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from torch import Tensor
+
+from chita.pruning.auto.metrics import Shape, metric_scale
+from chita.pruning.auto.search import Form
+from chita.solver.algorithm import Algorithm, Layout
+from chita.solver.constraints.constraint import Constraint
+from chita.solver.constraints.threshold import keep
+from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
+from chita.solver.division import Division
+from chita.solver.matrix.gradient_matrix import GradientMatrix
+from chita.solver.matrix.scaled import ScaledMatrix
+from chita.solver.options import Options
+from chita.solver.problem import Problem
+from chita.solver.solve import Solution
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A D^-1 and D w0 for the columns of this rank, and D, None for the plain metric."""
+
+    matrix: GradientMatrix
+    w0: Tensor
+    scale: Tensor | None
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A at w0, and k weights to keep.
+
+    Attributes:
+        matrix: A, or this rank's columns of it.
+        w0: the weights of all ranks, (p,).
+        k: how many stay.
+        constraint: which supports are allowed.
+        shape: of the layers.
+        division: of the columns.
+        algorithm: that solves it.
+        options: how it runs.
+        alpha: the scale of the first-order term, or c itself, (n,).
+        drop_dead: whether the weights of dead columns are removed first (`l0/dead.py`).
+    """
+
+    matrix: GradientMatrix
+    w0: Tensor
+    k: int
+    constraint: Constraint
+    shape: Shape
+    division: Division
+    algorithm: Algorithm
+    options: Options
+    alpha: float | Tensor
+    drop_dead: bool = False
+    _measured: dict[str, Measured] = field(default_factory=dict)
+
+    def solve(self, form: Form, ridge: float) -> Solution:
+        """The solution in the plain metric, over the columns of all ranks."""
+        measured = self._in_metric(form.metric)
+        problem = Problem.build(
+            measured.matrix,
+            measured.w0,
+            lam=ridge,
+            alpha=self.alpha if form.first_order else 0.0,
+            constraint=self.constraint,
+        )
+        options = replace(self.options, block_sweeps=form.block_sweeps)
+        part = self.dead.solve(
+            problem, self.k, self.algorithm, options=options, layout=self._layout(form)
+        )
+        if measured.scale is not None:
+            w0 = self.division.part(self.w0)  # dead weights come back without rounding
+            w = self.dead.restore(part.w / measured.scale, part.support, w0)
+            part = replace(part, w=w)
+        return self.division.whole(part)
+
+    def still(self, solution: Solution) -> Tensor:
+        """w0 on the support of a solution, zero elsewhere, (p,)."""
+        return keep(self.w0.to(solution.w.dtype), solution.support)
+
+    def mask(self, form: Form) -> tuple[Tensor, Tensor]:
+        """P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
+        measured, division = self._in_metric(form.metric), self.division
+        own = self.constraint.largest(self.dead.drop(measured.w0), self.k, division.ranks)
+        own = self.dead.complete(own, measured.w0, constraint=self.constraint, ranks=division.ranks)
+        support = division.ranks.gather(own + division.columns.start)
+        return keep(self.w0.to(measured.w0.dtype), support), support
+
+    @cached_property
+    def dead(self) -> DeadColumns:
+        """The dead columns of this rank; none where they are not to be dropped."""
+        if not self.drop_dead:
+            return DeadColumns.none(self.matrix.p, self.matrix.device)
+        return DeadColumns.find(
+            self._column_sizes.nonzero,
+            self.shape.sizes,
+            part=self.division.columns,
+            ranks=self.division.ranks,
+        )
+
+    @cached_property
+    def _column_sizes(self) -> ColumnSizes:
+        """One pass over A, shared by dead columns and the Fisher metric."""
+        return column_sizes(self.matrix)
+
+    def _layout(self, form: Form) -> Layout:
+        layout = self.division.layout
+        if form.block_size == layout.block_size:
+            return layout
+        return replace(layout, block_size=form.block_size)
+
+    def _in_metric(self, metric: str) -> Measured:
+        """A and w0 in a metric, made once: the matrix remembers its last Gram product."""
+        if metric not in self._measured:
+            matrix, w0 = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
+            if metric == "plain":
+                self._measured[metric] = Measured(matrix, w0, None)
+            else:
+                scale = metric_scale(
+                    metric,
+                    matrix,
+                    self.w0,
+                    shape=self.shape,
+                    columns=self.division.columns,
+                    sizes=self._column_sizes if metric == "fisher" else None,
+                )
+                self._measured[metric] = Measured(ScaledMatrix(matrix, scale), scale * w0, scale)
+        return self._measured[metric]

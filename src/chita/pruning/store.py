@@ -1,0 +1,138 @@
+"""Where the A of a run is to be stored: what was asked for, checked, and made a plan of."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from chita.errors import ChitaError
+from chita.methods import Method
+from chita.pruning.auto.search import Forms
+from chita.pruning.config import PruneConfig
+from chita.pruning.memory import check_memory, free_bytes
+from chita.solver.algorithm import Layout
+from chita.solver.blocks.independent import batch_bytes
+from chita.solver.coordinate_descent import BLOCK
+from chita.solver.matrix.plan import BATCHES, Planner, Work, hold
+from chita.solver.matrix.resident import resident_bytes
+from chita.solver.matrix.sizes import ENTRY, format_bytes
+from chita.solver.matrix.target import Store
+from chita.solver.ranks import Ranks
+from chita.solver.solve import ALGORITHMS
+
+logger = logging.getLogger(__name__)
+
+FILLED = 0.6  # of what is free goes to A at most, where nobody gave a budget
+SOLVES = 8  # a stage that chooses by held-out samples tries about so many
+
+
+def check_store(
+    config: PruneConfig,
+    method: Method,
+    layout: Layout,
+    *,
+    n: int,
+    device: torch.device,
+    ranks: Ranks,
+) -> None:
+    """Raise a ChitaError for what can be told before the work starts: too little memory for a
+    method that needs all of A in memory, or a storage that it cannot read.
+
+    Args:
+        config: what was asked for.
+        method: that will use A.
+        layout: of the columns of this rank.
+        n: the rows of A.
+        device: where A is computed.
+        ranks: those who share it.
+    """
+    streams = method.streams and ranks.size == 1
+    if config.storage != "float32" and not streams:
+        who = f"method {method.name!r}" if ranks.size == 1 else f"a run on {ranks.size} ranks"
+        raise ChitaError(f"storage must be 'float32' for {who}, got {config.storage!r}")
+    if config.budget is None or not streams:
+        check_memory(method, layout, n, device, config.budget)
+
+
+def fitting_memory(config: PruneConfig, p: int, n: int, device: torch.device) -> int | str | None:
+    """The budget asked for; if there is none, and A would not fit into what is free, most of that.
+
+    Args:
+        config: what was asked for.
+        p: the weights.
+        n: the rows of A.
+        device: where A is computed.
+    """
+    if config.memory is not None:
+        return config.memory
+    free = free_bytes(device)
+    if free is None or n * p * ENTRY <= FILLED * free:
+        return None
+    logger.info("A does not fit into memory: a budget of %s", format_bytes(int(FILLED * free)))
+    return resident_bytes(device) + int(FILLED * free)
+
+
+def pick_store(
+    config: PruneConfig,
+    method: Method,
+    layout: Layout,
+    *,
+    forms: Forms,
+    n: int,
+    kept: tuple[int, int],
+    device: torch.device,
+) -> Store:
+    """Where one rank alone stores the A of each stage.
+
+    Args:
+        config: what was asked for.
+        method: that will use A.
+        layout: of the columns.
+        forms: of the problem that a stage may try.
+        n: the rows of A.
+        kept: k of the stages, the least and the most.
+        device: where A is computed.
+    """
+    dtype = None if config.storage == "float32" else getattr(torch, config.storage)
+    if config.budget is None or not method.streams:
+        return partial(hold, dtype)
+    work = plan_work(method, layout, forms, n=n, kept=kept, device=device)
+    if config.held_out_for is not None:
+        work = replace(work, solves=SOLVES * work.solves)
+    if config.drops_dead and work.batch is not None:
+        work = replace(work, solves=work.solves + 1)  # the pass that finds dead columns
+    return Planner(config.budget, work, dtype)
+
+
+def plan_work(
+    method: Method,
+    layout: Layout,
+    forms: Forms,
+    *,
+    n: int,
+    kept: tuple[int, int],
+    device: torch.device,
+) -> Work:
+    """What one solve does with A at most, in any of its forms."""
+    passes = 1 + max(sweeps for _, sweeps in forms.blocks)  # over blocks apart, and then talking
+    layouts = [replace(layout, block_size=size) for size in {size for size, _ in forms.blocks}]
+    cuts = [each.blocks for each in layouts if each.blocks is not None]
+    largest = max((stop - start for blocks in cuts for start, stop in blocks), default=0)
+    batch = max(largest, batch_bytes(device) // (n * ENTRY)) if cuts else None
+    if len(cuts) == len(layouts):
+        return Work(kept=max(kept), batch=batch, solves=passes)
+    work = _whole_work(method, sum(layout.layers), *kept)
+    return replace(work, beside=work.beside + BATCHES * (batch or 0) * n * ENTRY, solves=passes)
+
+
+def _whole_work(method: Method, p: int, fewest: int, most: int) -> Work:
+    """What the stages need at most: the active set is largest where it just is one."""
+    active = method.options.active
+    copied = min(int(active * most), p - 1) if int(active * fewest) < p else 0
+    if method.algorithm is not ALGORITHMS["cd"]:
+        return Work(kept=most, active=copied)
+    # Coordinate descent copies the support's columns too, and has the triangles of their blocks.
+    return Work(kept=most, active=max(copied, most), beside=most * BLOCK * ENTRY)

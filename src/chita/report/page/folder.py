@@ -1,0 +1,126 @@
+"""What is read from the folder of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chita.errors import ChitaError
+from chita.files.run_folder import CONFIG_FILE, MASKS_FILE, RESULT_FILE, check_finished
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """NAME.json, and what NAME.md says before its first table."""
+
+    name: str
+    title: str
+    rows: list[Record]
+    text: str
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The files of `prune`, `gradual` or `bench`.
+
+    Attributes:
+        path: the folder.
+        record: of result.json; None for a benchmark.
+        config: of config.yaml; empty without one.
+        masks: the file, if there is one.
+        benchmarks: those that are written, by name.
+    """
+
+    path: Path
+    record: Record | None
+    config: Record
+    masks: Path | None
+    benchmarks: list[Benchmark]
+
+
+def read_folder(path: Path) -> Folder:
+    """Read all that is known in a folder; an error if that is nothing."""
+    if not path.is_dir():
+        raise ChitaError(f"there is no folder {path}: give the --out of a prune, gradual or bench")
+    result, config, masks = path / RESULT_FILE, path / CONFIG_FILE, path / MASKS_FILE
+    record = _read_record(result) if result.exists() else None
+    found = [_read_benchmark(file) for file in sorted(path.glob("*.json")) if file != result]
+    benchmarks = [benchmark for benchmark in found if benchmark is not None]
+    if record is None and not benchmarks:
+        check_finished(path)
+        raise ChitaError(
+            f"nothing in {path} is known: expected {RESULT_FILE} of a finished prune or gradual, "
+            "or the NAME.json of a benchmark"
+        )
+    return Folder(
+        path,
+        record,
+        _read_config(config) if config.exists() else {},
+        masks if masks.exists() else None,
+        benchmarks,
+    )
+
+
+def _read_record(path: Path) -> Record:
+    record = _read_json(path)
+    if not isinstance(record, dict) or not ("stages" in record or "epochs" in record):
+        raise ChitaError(f"{path} is no result of prune or gradual: no stages, no epochs in it")
+    for name in ("stages", "epochs", "layers"):
+        if not _is_table(record.get(name, [])):
+            raise ChitaError(f"{path} is damaged: {name} is not a list of rows")
+    return record
+
+
+def _read_benchmark(path: Path) -> Benchmark | None:
+    """The benchmark in a file; None if the file is something else."""
+    content = _read_json(path)
+    if not isinstance(content, dict) or "benchmark" not in content:
+        return None
+    if not _is_table(content.get("rows")):
+        raise ChitaError(f"{path} is damaged: rows is not a list of rows")
+    name = str(content["benchmark"])
+    text = path.with_suffix(".md")
+    return Benchmark(
+        name,
+        str(content.get("title", name)),
+        content["rows"],
+        _introduction(text.read_text(errors="replace")) if text.exists() else "",
+    )
+
+
+def _introduction(markdown: str) -> str:
+    """The plain text between the title and the first table, picture or heading."""
+    lines: list[str] = []
+    for line in markdown.splitlines()[1:]:
+        if line.startswith(("|", "#", "!")):
+            break
+        lines.append(line.strip())
+    return " ".join(lines).strip()
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ChitaError(f"cannot read {path} as JSON: {error}") from error
+
+
+def _read_config(path: Path) -> Record:
+    try:
+        config = yaml.safe_load(path.read_bytes())
+    except (OSError, yaml.YAMLError) as error:
+        raise ChitaError(f"cannot read {path} as YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise ChitaError(f"{path} is damaged: expected settings by name")
+    return config
+
+
+def _is_table(rows: Any) -> bool:
+    return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)

@@ -1,0 +1,116 @@
+"""What an algorithm is: it takes a problem and k to a pruned point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.solver.blocks.coupled import SHARE, talk
+from chita.solver.blocks.independent import (
+    BatchSolver,
+    alone,
+    cut_blocks,
+    one_by_one,
+    side_by_side,
+    solve_apart,
+)
+from chita.solver.continuation import shrink_support
+from chita.solver.iht import Refine
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
+
+SupportRule = Callable[[Problem, Iterate, Options, Trace], tuple[Iterate, bool]]
+BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], BatchedSolution]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the p columns fall into layers, and the size of the blocks these are cut into.
+
+    Attributes:
+        layers: the number of weights in each layer, in the order of the columns.
+        block_size: B_size of the paper; None for one problem over all columns.
+        units: weights in a row, for each layer, that no block may cut; None for single ones.
+    """
+
+    layers: tuple[int, ...]
+    block_size: int | None = None
+    units: tuple[int, ...] | None = None
+
+    @cached_property
+    def blocks(self) -> list[tuple[int, int]] | None:
+        """The blocks [start, stop), none of which crosses a layer; None if there are no blocks."""
+        if self.block_size is None:
+            return None
+        return cut_blocks(self.layers, self.block_size, self.units)
+
+
+def begin(problem: Problem, k: int, trace: Trace) -> Iterate:
+    """P_k(w0), where every method starts, and the first entry of the history."""
+    x = problem.start(k)
+    trace.history.append(x.objective)
+    return x
+
+
+class Algorithm(Protocol):
+    """A way to solve problem (main-problem), exactly or not."""
+
+    def run(
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
+    ) -> tuple[Iterate, bool]:
+        """A point with k weights, its residual computed afresh, and whether that converged.
+
+        The history in `trace` begins with the objective at P_k(w0).
+        """
+        ...  # pragma: no cover
+
+
+@dataclass(frozen=True)
+class SupportThenUpdate:
+    """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
+    moves the weights on that support; whole, or in blocks, apart (algorithm 6) or talking.
+
+    Attributes:
+        support: the rule.
+        update: of the weights.
+        batched: both for a batch of blocks at once, with the paper's step size and no continuation.
+    """
+
+    support: SupportRule
+    update: Refine
+    batched: BatchRule | None = None
+
+    def run(
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
+    ) -> tuple[Iterate, bool]:
+        def whole(part: Problem, x: Iterate, record: Trace) -> tuple[Iterate, bool]:
+            x = shrink_support(part, x, options.continuation)
+            point, settled = self.support(part, x, options, record)
+            return self.update(part, point, options, record), settled
+
+        def stay(part: Problem, x: Iterate, record: Trace) -> tuple[Iterate, bool]:
+            return self.update(part, x, options, record), True
+
+        blocks = layout.blocks
+        if blocks is None:
+            x, settled = whole(problem, begin(problem, k, trace), trace)
+            return problem.at(x.w, x.support), settled
+        batches, rules = one_by_one(blocks), (alone(whole), alone(stay))
+        free = problem.constraint.free_in(blocks)
+        plain = free and options.step == "paper" and not options.continuation
+        if self.batched and plain:
+            still = replace(options, iterations=0)
+            share = SHARE if options.block_sweeps else 1.0
+            batches = side_by_side(blocks, problem.matrix, share)
+            rules = _under(self.batched, options), _under(self.batched, still)
+        x, settled = solve_apart(problem, k, batches, rules[0], trace)
+        if options.block_sweeps:
+            return talk(problem, x, batches, rules, options, trace)
+        return x, settled
+
+
+def _under(rule: BatchRule, options: Options) -> BatchSolver:
+    return lambda part, x, record: rule(part, x, options, record)

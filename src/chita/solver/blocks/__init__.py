@@ -1,0 +1,1 @@
+"""Problems cut into blocks: independent (algorithm 6), coupled, and many at once."""

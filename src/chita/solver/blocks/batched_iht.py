@@ -1,0 +1,129 @@
+"""IHT with the paper's step size (algorithm 2) in all blocks of a batch at once.
+
+What `stepsize.py` and `iht.py` do for one problem, for many: each block has its own step size and
+stops on its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chita.solver.blocks.batched_algebra import largest
+from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem
+from chita.solver.options import Options
+from chita.solver.stepsize import WITHIN, visible_change
+
+
+class BatchedPath:
+    """The paths w(tau) = P_k(w - tau g) from a point of each block, g = grad Q.
+
+    Outside the support w is zero, so that |w_j - tau g_j| = tau |g_j|: whatever tau, those outside
+    join in the order of their gradients. So P_k swaps the smallest on the support with the largest
+    gradients outside for as long as these are larger, looking at 2 k weights.
+    """
+
+    def __init__(self, problem: BatchedProblem, x: BatchedPoint) -> None:
+        self.problem, self.x, self.valid = problem, x, problem.valid
+        gradient = problem.gradient(x)
+        # Highest places first: of equals, they leave first.
+        self.support = self._support_near_zero(gradient)
+        self.w = problem.at_places(problem.spread(x.support, x.values), self.support)
+        self.g_S = problem.at_places(gradient, self.support)
+        self.A_g = problem.combine(self.support, self.g_S, self.valid)
+        inside = problem.spread(self.support, self.valid)
+        outside = gradient.abs().masked_fill(inside, -torch.inf)
+        self.joining = problem.places(largest(outside, problem.largest))
+        self.pull = outside.take(self.joining)  # |g| outside, the largest first
+        self.g_out = gradient.take(self.joining)
+        self.largest = gradient.abs().amax(1).double()
+
+    def _support_near_zero(self, gradient: Tensor) -> Tensor:
+        """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
+        the largest gradient are the first to grow."""
+        support = self.x.support
+        if bool(((self.x.values == 0) & self.valid).any()):
+            w = self.problem.spread(support, self.x.values)
+            growing = torch.where(w != 0, torch.inf, gradient.abs())
+            support = self.problem.places(largest(growing, self.problem.largest))
+        return support.masked_fill(~self.valid, -1).sort(1, descending=True).values.clamp_min_(0)
+
+    def first_breaking_point(self) -> Tensor:
+        """tau_c, (b,): the support of w(tau) does not change on [0, tau_c]."""
+        outside = self.pull[:, :1].clamp_min(0.0)
+        # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
+        shrinking = torch.where(self.w != 0, self.g_S * self.w.sign(), -self.g_S.abs())
+        closing = outside + shrinking
+        meets = (closing > 0) & self.valid
+        return torch.where(meets, self.w.abs() / closing, torch.inf).amin(1).double()
+
+    def first_piece_optimum(self) -> Tensor:
+        """tau_m, (b,): the minimiser of Q along the first piece, were it to go on for ever."""
+        square = self.g_S.double().square().sum(1)
+        curvature = self.A_g.double().square().sum(1) + self.problem.mu * square
+        return torch.where(curvature > 0, square / curvature, 0.0)
+
+    def least_visible_step(self, gamma: float) -> Tensor:
+        """Return the least tau, (b,), at which the growth by gamma shows whether Q falls."""
+        slope = self.g_S.double().square().sum(1).maximum(self.largest.square())
+        fit = self.x.rho.double().square().sum(1) / 2
+        rounding = visible_change(self.w.dtype, fit, self.x.objective, gamma)
+        return torch.where(slope > 0, rounding / slope, 0.0)
+
+    def at(self, rows: Tensor, tau: Tensor) -> BatchedPoint:
+        """The points w(tau) of the blocks `rows`, (r,), for their tau, (r,)."""
+        step = tau[:, None].to(self.w.dtype)
+        moved = self.w[rows] - step * self.g_S[rows]
+        smallest = moved.abs().masked_fill(~self.valid[rows], torch.inf).sort(stable=True, dim=1)
+        moved = moved.gather(1, smallest.indices)
+        leaving = self.support[rows].gather(1, smallest.indices)
+        joining, joined, pull = self.joining[rows], -step * self.g_out[rows], step * self.pull[rows]
+        tie = (pull == smallest.values) & (joining < leaving)
+        swap = (pull > smallest.values) | tie
+        # On the old support the residual moves by -tau A_S g_S; the columns that leave it or join
+        # it make up the difference.
+        rho = self.x.rho[rows] - step * self.A_g[rows]
+        rho += self.problem.combine(
+            torch.cat([leaving, joining], 1),
+            torch.cat([-moved, joined], 1),
+            torch.cat([swap, swap], 1),
+        )
+        support, w = torch.where(swap, joining, leaving), torch.where(swap, joined, moved)
+        return self.problem.point(rows, support, w, rho)
+
+
+def paper_steps(path: BatchedPath, rows: Tensor, gamma: float) -> BatchedPoint:
+    """Algorithm 2 in the blocks `rows`: the optimum of the first piece, or growth by gamma from its
+    end, or from where Q can be seen to fall, until Q rises."""
+    tau_c, tau_m = path.first_breaking_point()[rows], path.first_piece_optimum()[rows]
+    end = (WITHIN * tau_c).maximum(path.least_visible_step(gamma)[rows])
+    tau = torch.where(tau_m < tau_c, tau_m, end)
+    best = path.at(rows, tau)
+    growing = (tau_m >= tau_c).nonzero()[:, 0]
+    while len(growing):
+        tau = gamma * tau
+        further = path.at(rows[growing], tau[growing])
+        lower = (further.objective < best.objective[growing]).nonzero()[:, 0]
+        growing = growing[lower]
+        best.put(growing, further.take(lower))
+    return best
+
+
+def batched_iht(
+    problem: BatchedProblem, x: BatchedPoint, options: Options
+) -> tuple[BatchedPoint, int, bool]:
+    """Up to `options.iterations` updates of each block; one stops where Q no longer falls.
+
+    Returns the points reached, which take the place of those in x, the most updates of a block, and
+    whether all had stopped.
+    """
+    rows = (problem.k > 0).nonzero()[:, 0]
+    updates = 0
+    while len(rows) and updates < options.iterations:
+        after = paper_steps(BatchedPath(problem, x), rows, options.gamma)
+        before = x.objective[rows]
+        lower = (after.objective < before).nonzero()[:, 0]
+        x.put(rows[lower], after.take(lower))
+        rows = rows[before - after.objective > options.tol * before]
+        updates += 1
+    return x, updates, len(rows) == 0

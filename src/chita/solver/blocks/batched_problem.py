@@ -1,0 +1,180 @@
+"""The problems of a batch of blocks side by side, and a point of each.
+
+Blocks that are smaller than the largest are padded with columns of zeros and weights of zero: these
+have no gradient, and so never join a support.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag, pad
+
+from chita.solver.blocks.batched_algebra import times
+from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
+
+BAG = 64  # columns summed one after the other: many bags keep every core busy
+
+
+class BatchedPoint(NamedTuple):
+    """A feasible point of each of b problems.
+
+    The supports are padded to the largest, K. A place is that of a column among those of the whole
+    batch, so that block i has the places i B to (i + 1) B.
+    """
+
+    support: Tensor  # (b, K), k places in any order, and any of the batch for padding
+    values: Tensor  # (b, K), the weights there; 0 for padding
+    rho: Tensor  # (b, n), the residuals
+    objective: Tensor  # (b,), in float64
+
+    def take(self, rows: Tensor) -> BatchedPoint:
+        """The points of some of the blocks."""
+        return BatchedPoint(*(part[rows] for part in self))
+
+    def widened(self, width: int) -> BatchedPoint:
+        """The same points with supports padded to another width."""
+        more = (0, width - self.support.shape[1])
+        return self._replace(support=pad(self.support, more), values=pad(self.values, more))
+
+    def put(self, rows: Tensor, points: BatchedPoint) -> None:
+        """Replace the points of some of the blocks."""
+        for part, given in zip(self, points, strict=True):
+            part[rows] = given
+
+
+class BatchedSolution(NamedTuple):
+    """What is left of b blocks, and the two residuals that it takes to draw them back together."""
+
+    w: Tensor  # (b, B), the weights
+    kept: Tensor  # (b, B) bool, the support
+    rho: Tensor  # (b, n), the residuals, computed afresh
+    still: Tensor  # (b, n), those of w0 on the support
+    settled: bool  # whether all blocks converged
+
+
+class BatchedProblem:
+    """Problem (main-problem) for each of b blocks, all other weights held where they are.
+
+    Args:
+        columns: A of the blocks, (b, B, n).
+        w0: the trained weights, (b, B).
+        kept: the supports to start from, those of P_k(w0) at first, (b, B) bool: each block keeps
+            as many.
+        mu: n lambda.
+        offset: c, (n,), or what all other weights leave of the residual to each block, (b, n).
+        constraint: on the supports of the batch; one block alone, unless all are allowed.
+    """
+
+    def __init__(
+        self,
+        columns: Tensor,
+        w0: Tensor,
+        *,
+        kept: Tensor,
+        mu: float,
+        offset: Tensor,
+        constraint: Constraint = ANY_SUPPORT,
+    ) -> None:
+        self.columns, self.w0, self.kept = columns.contiguous(), w0.contiguous(), kept
+        self.mu, self.offset = mu, offset.expand(len(w0), -1)
+        self.constraint = constraint
+        self.k = kept.sum(1)
+        self.counts: list[int] = self.k.tolist()
+        self.largest = max(self.counts, default=0)  # K
+        self.square = self.w0.double().square().sum(1)
+
+    @cached_property
+    def valid(self) -> Tensor:
+        """(b, K) bool, False for padding of the supports."""
+        return torch.arange(self.largest, device=self.k.device) < self.k[:, None]
+
+    @cached_property
+    def _entries(self) -> Tensor:
+        """The entries of a flattened (b, K) tensor that are not padding."""
+        return self.valid.flatten().nonzero()[:, 0]
+
+    @cached_property
+    def flat_columns(self) -> Tensor:
+        """(b B, n), by place."""
+        return self.columns.flatten(0, 1)
+
+    def places(self, within: Tensor) -> Tensor:
+        """Places within the blocks, (b, c), as places in the batch."""
+        size = self.w0.shape[1]
+        first = torch.arange(0, self.w0.numel(), size, device=within.device)
+        return within + first[:, None]
+
+    def start(self) -> BatchedPoint:
+        """P_k(w0): one pass over the columns."""
+        return self.at(torch.where(self.kept, self.w0, 0.0), self.unmoved(self.kept))
+
+    def at(self, w: Tensor, rho: Tensor) -> BatchedPoint:
+        """The points w, (b, B), on the supports `kept`, given their residuals, (b, n)."""
+        support = torch.zeros_like(self.valid, dtype=torch.int64)
+        support[self.valid] = self.kept.flatten().nonzero()[:, 0]
+        every = torch.arange(len(self.k), device=self.k.device)
+        return self.point(every, support, self.at_places(w, support), rho)
+
+    def point(self, rows: Tensor, support: Tensor, values: Tensor, rho: Tensor) -> BatchedPoint:
+        """Points of the blocks `rows`, (r,), from their parts, with their objectives."""
+        w = values.double()
+        # |w - w0|^2 is |w0|^2 but for the support.
+        ridge = self.square[rows] + (w * (w - 2 * self.w0.take(support))).sum(1)
+        objective = rho.double().square().sum(1) / 2 + ridge * (self.mu / 2)
+        return BatchedPoint(support, values, rho, objective)
+
+    def at_places(self, entries: Tensor, support: Tensor) -> Tensor:
+        """Entries (b, B) of all blocks at their supports, (b, K); 0 for padding."""
+        return entries.take(support).masked_fill(~self.valid, 0.0)
+
+    def spread(self, support: Tensor, values: Tensor) -> Tensor:
+        """Values at the supports, (b, K), as entries (b, B) that are zero elsewhere."""
+        places, given = support.flatten()[self._entries], values.flatten()[self._entries]
+        spread = torch.zeros_like(self.w0, dtype=values.dtype)
+        spread.view(-1).index_copy_(0, places, given)
+        return spread
+
+    def inside(self, x: BatchedPoint) -> Tensor:
+        """Whether a weight is in the support, (b, B) bool."""
+        return self.spread(x.support, self.valid)
+
+    def unmoved(self, kept: Tensor) -> Tensor:
+        """The residuals of w0 on the supports, (b, B) bool, and zero elsewhere, (b, n): one pass
+        over the columns."""
+        return times(torch.where(kept, 0.0, -self.w0), self.columns) + self.offset
+
+    def gradient(self, x: BatchedPoint) -> Tensor:
+        """grad Q, (b, B): one pass over the columns."""
+        moved = self.spread(x.support, x.values).sub_(self.w0)
+        return times(x.rho, self.columns.mT).add_(moved, alpha=self.mu)
+
+    def combine(self, places: Tensor, values: Tensor, chosen: Tensor) -> Tensor:
+        """The sums of columns times values in each row, over the chosen ones.
+
+        Args:
+            places: (r, c).
+            values: (r, c).
+            chosen: (r, c) bool.
+
+        Returns:
+            (r, n): one pass over the chosen columns.
+        """
+        counts = chosen.sum(1)
+        bags = -(-int(counts.max()) // BAG)
+        if bags == 0:
+            return values.new_zeros(len(places), self.offset.shape[1])
+        picked = chosen.flatten().nonzero()[:, 0]
+        within = torch.arange(0, bags * BAG, BAG, device=counts.device).minimum(counts[:, None])
+        firsts = (counts.cumsum(0) - counts)[:, None] + within
+        sums = embedding_bag(
+            places.flatten()[picked],
+            self.flat_columns,
+            firsts.flatten(),
+            mode="sum",
+            per_sample_weights=values.flatten()[picked],
+        )
+        return sums.view(len(places), bags, -1).sum(1)

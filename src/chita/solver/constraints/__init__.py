@@ -1,0 +1,1 @@
+"""Which supports are allowed: any k weights, N:M groups, limits of layers, tiles."""

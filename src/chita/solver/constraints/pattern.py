@@ -1,0 +1,119 @@
+"""Patterns of kept weights that hardware and kernels can use: N:M, and tiles such as 4x1.
+
+A pattern cuts the matrix of a layer, (outputs, inputs), into small groups of weights. N:M keeps N
+of M neighbours along the inputs; tiles of `rows` outputs by `columns` inputs stay or go whole.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.solver.constraints.constraint import Constraint
+from chita.solver.constraints.n_of_m import Groups
+from chita.solver.constraints.tiles import Tiles
+
+LARGEST_M = 32
+
+
+class Pattern(ABC):
+    """How a matrix is cut into groups, and what may stay of them."""
+
+    @abstractmethod
+    def fits(self, outputs: int, inputs: int) -> bool:
+        """Whether a matrix can be cut without a rest."""
+
+    @abstractmethod
+    def cut(self, matrix: Tensor) -> Tensor:
+        """The entries of a matrix (outputs, inputs) by group, (G, size of a group)."""
+
+    @abstractmethod
+    def kept(self, p: int, k: int) -> int:
+        """How many of p weights are kept, where k are asked for."""
+
+    @abstractmethod
+    def constraint(self, ids: Tensor) -> Constraint:
+        """The supports that are allowed, for the group of each weight, (p,)."""
+
+
+@dataclass(frozen=True)
+class NM(Pattern):
+    """N of every M neighbours along the inputs.
+
+    On the way there, every group keeps N at least, and which keep more is decided over all.
+    """
+
+    n: int
+    m: int
+
+    @property
+    def sparsity(self) -> float:
+        return 1 - self.n / self.m
+
+    def fits(self, outputs: int, inputs: int) -> bool:
+        return inputs % self.m == 0
+
+    def cut(self, matrix: Tensor) -> Tensor:
+        return matrix.reshape(-1, self.m)
+
+    def kept(self, p: int, k: int) -> int:
+        return max(k, p // self.m * self.n)
+
+    def constraint(self, ids: Tensor) -> Groups:
+        least = ids.new_full((len(ids) // self.m,), self.n)
+        return Groups(ids, least, torch.full_like(least, self.m))
+
+
+@dataclass(frozen=True)
+class TileShape(Pattern):
+    """Tiles of `rows` outputs by `columns` inputs, the same ones for every layer."""
+
+    rows: int
+    columns: int
+
+    def fits(self, outputs: int, inputs: int) -> bool:
+        return outputs % self.rows == 0 and inputs % self.columns == 0
+
+    def cut(self, matrix: Tensor) -> Tensor:
+        outputs, inputs = matrix.shape
+        rows, columns = self.rows, self.columns
+        tiles = matrix.reshape(outputs // rows, rows, inputs // columns, columns)
+        return tiles.transpose(1, 2).reshape(-1, rows * columns)
+
+    def kept(self, p: int, k: int) -> int:
+        size = self.rows * self.columns
+        return k // size * size
+
+    def constraint(self, ids: Tensor) -> Tiles:
+        return Tiles(ids)
+
+
+def parse_pattern(given: str) -> Pattern:
+    """The pattern that "2:4" or "4x1" names."""
+    found = re.fullmatch(r"(\d{1,3})([:x])(\d{1,3})", given) if isinstance(given, str) else None
+    if found is not None:
+        first, second = int(found[1]), int(found[3])
+        if found[2] == ":" and 1 <= first < second <= LARGEST_M:
+            return NM(first, second)
+        if found[2] == "x" and first >= 1 and second >= 1 and first * second > 1:
+            return TileShape(first, second)
+    raise ChitaError(
+        f"pattern must be N:M with 1 <= N < M <= {LARGEST_M}, such as '2:4', or tiles of outputs x "
+        f"inputs, such as '4x1', got {given!r}"
+    )
+
+
+def read_sparsity(sparsity: float | str, pattern: str | None) -> tuple[float, str | None]:
+    """Sparsity and pattern: a sparsity of "2:4" stands for 0.5 in this pattern."""
+    if not isinstance(sparsity, str) or ":" not in sparsity:
+        return sparsity, pattern  # type: ignore[return-value]  # the configuration checks it
+    if pattern not in (None, sparsity):
+        raise ChitaError(f"sparsity={sparsity!r} is a pattern, and pattern={pattern!r} another one")
+    named = parse_pattern(sparsity)
+    assert isinstance(named, NM)
+    return named.sparsity, sparsity

@@ -1,0 +1,149 @@
+"""Dead columns: columns of A that are zero throughout, so that no sample depends on the weight.
+
+Only the ridge acts on such a weight: to remove it costs mu w^2 / 2, whatever the samples say. A
+large dead weight would therefore stay in the place of a smaller one that the samples need. The
+authors of the paper drop dead columns before they solve. Here the problem is solved with w0 = 0 in
+these columns, which comes to the same: P_k ranks them last, and their gradient is zero. No column
+is moved or copied, so that blocks, patterns, storages and ranks need no code of their own.
+
+Where the live columns cannot fill a support of k weights, the largest dead weights do, with the
+values they have in w0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from chita.solver.algorithm import Algorithm, Layout
+from chita.solver.constraints.constraint import Constraint
+from chita.solver.matrix.gradient_matrix import GradientMatrix
+from chita.solver.matrix.rescaled import ordinary
+from chita.solver.options import Options
+from chita.solver.problem import Problem
+from chita.solver.ranks import ALONE, Ranks
+from chita.solver.solve import Solution, solve_problem
+
+
+class ColumnSizes(NamedTuple):
+    """The sizes of the columns of this rank, from one pass over A."""
+
+    squares: Tensor  # (p,), |s a_j|^2
+    unit: float  # s, a power of two that keeps the squares from underflow and overflow
+    nonzero: Tensor  # (p,) bool, whether any entry is not zero
+
+
+def column_sizes(matrix: GradientMatrix) -> ColumnSizes:
+    """|s a_j|^2 of each column, and whether it has an entry that is not zero: one pass over A.
+
+    In half precision an entry below 2^-39 of the largest in its row may be stored as zero; a column
+    of such entries alone counts as zero, like the A that is solved with.
+    """
+    matrix, unit = ordinary(matrix)
+    squares = torch.empty(matrix.p, dtype=matrix.dtype, device=matrix.device)
+    nonzero = torch.empty(matrix.p, dtype=torch.bool, device=matrix.device)
+    for start in range(0, matrix.p, matrix.piece):
+        stop = min(start + matrix.piece, matrix.p)
+        columns = matrix.read(start, stop)
+        squares[start:stop] = columns.square().sum(1)
+        nonzero[start:stop] = squares[start:stop] != 0
+        # The square of a small entry is rounded to zero: look at the entries themselves.
+        doubtful = (~nonzero[start:stop]).nonzero()[:, 0]
+        nonzero[start + doubtful] = (columns[doubtful] != 0).any(1)
+    return ColumnSizes(squares, unit, nonzero)
+
+
+@dataclass(frozen=True)
+class DeadColumns:
+    """The dead columns of A.
+
+    Attributes:
+        columns: (p,) bool, over the columns of this rank.
+        count: how many there are on all ranks.
+    """
+
+    columns: Tensor
+    count: int
+
+    @classmethod
+    def find(
+        cls, nonzero: Tensor, layers: Sequence[int], *, part: slice, ranks: Ranks = ALONE
+    ) -> DeadColumns:
+        """The columns of zeros, except in layers that have no other columns.
+
+        If no sample depends on any weight of a layer, the samples cannot rank its weights, and
+        dropping them would remove the layer: it is exempt.
+
+        Args:
+            nonzero: (p,) bool, whether a column of this rank has an entry that is not zero.
+            layers: the number of weights in each layer, over all ranks.
+            part: the columns of this rank among those of all.
+            ranks: that share the columns.
+        """
+        live = ranks.gather(nonzero)
+        dead = [~layer & layer.any() for layer in torch.split(live, list(layers))]
+        columns = torch.cat(dead) if dead else live
+        return cls(columns[part], int(columns.sum()))
+
+    @classmethod
+    def none(cls, columns: int, device: torch.device) -> DeadColumns:
+        """No dead columns among those of this rank."""
+        return cls(torch.zeros(columns, dtype=torch.bool, device=device), 0)
+
+    def solve(
+        self, problem: Problem, k: int, algorithm: Algorithm, *, options: Options, layout: Layout
+    ) -> Solution:
+        """Solve without the dead columns, then complete the support by the largest dead weights.
+
+        The objective is Q of the given problem, in which dead weights that were removed count by
+        their ridge.
+        """
+        if not self.count:
+            return solve_problem(problem, k, algorithm, options=options, layout=layout)
+        without = replace(problem, w0=self.drop(problem.w0))
+        solution = solve_problem(without, k, algorithm, options=options, layout=layout)
+        support = self.complete(
+            solution.support, problem.w0, constraint=problem.constraint, ranks=problem.ranks
+        )
+        w = self.restore(solution.w, support, problem.w0)
+        removed = (problem.w0 - w)[self.columns].double().square().sum()
+        ridge = float(problem.ranks.sum(removed)) * problem.mu / 2
+        return replace(
+            solution,
+            w=w,
+            support=support,
+            objective=solution.objective + ridge,
+            history=[objective + ridge for objective in solution.history],
+        )
+
+    def drop(self, w0: Tensor) -> Tensor:
+        """w0 with zeros in the dead columns, (p,)."""
+        return w0.masked_fill(self.columns, 0.0) if self.count else w0
+
+    def complete(
+        self, support: Tensor, w0: Tensor, *, constraint: Constraint, ranks: Ranks = ALONE
+    ) -> Tensor:
+        """Exchange the dead columns of a support for those with the largest weights.
+
+        Args:
+            support: (k,), sorted; its live columns stay.
+            w0: (p,), the weights that are compared.
+            constraint: on supports.
+            ranks: that share the columns.
+        """
+        if not self.count or not ranks.total(int(self.columns[support].sum())):
+            return support
+        size = torch.where(self.columns, w0.abs(), 0.0)
+        size[support[~self.columns[support]]] = torch.inf
+        return constraint.largest(size, ranks.total(len(support)), ranks)
+
+    def restore(self, w: Tensor, support: Tensor, w0: Tensor) -> Tensor:
+        """w with the values of w0 in the dead columns of the support, (p,)."""
+        if not self.count:
+            return w
+        kept = torch.zeros_like(self.columns).index_fill_(0, support, True)
+        return torch.where(kept & self.columns, w0.to(w.dtype), w)

@@ -1,0 +1,71 @@
+"""How ranks share the work: the samples for the gradients, the columns of A for the solve."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from itertools import pairwise
+
+from torch import Tensor
+
+from chita.solver.algorithm import Layout
+from chita.solver.ranks import Ranks
+from chita.solver.solve import Solution
+
+
+class Division:
+    """What is a rank's of n rows and p columns.
+
+    Attributes:
+        ranks: those who share.
+        bounds: rank r has the columns [bounds[r], bounds[r + 1]): equal shares, but for blocks,
+            which are not cut.
+        layout: of the columns of this rank.
+    """
+
+    def __init__(self, ranks: Ranks, layout: Layout) -> None:
+        self.ranks = ranks
+        p = sum(layout.layers)
+        shares = [p * rank // ranks.size for rank in range(ranks.size + 1)]
+        blocks = layout.blocks
+        if blocks is None:
+            self.bounds = shares
+        else:
+            ends = [0, *(stop for _, stop in blocks)]
+            self.bounds = [_nearest(ends, share) for share in shares]
+        self.layout = layout
+        if ranks.size > 1:
+            self.layout = self._own_part(layout)
+
+    def _own_part(self, layout: Layout) -> Layout:
+        start, stop = self.bounds[self.ranks.rank : self.ranks.rank + 2]
+        if layout.blocks is None:
+            return Layout((stop - start,))
+        own = [last - first for first, last in layout.blocks if start <= first < stop]
+        return Layout(tuple(own), layout.block_size)  # no layer but the block: it stays whole
+
+    @property
+    def columns(self) -> slice:
+        """Those of this rank."""
+        return slice(*self.bounds[self.ranks.rank : self.ranks.rank + 2])
+
+    def rows(self, n: int) -> list[int]:
+        """How many of n rows each rank computes, in the order of the rows."""
+        cuts = [n * rank // self.ranks.size for rank in range(self.ranks.size + 1)]
+        return [stop - start for start, stop in pairwise(cuts)]
+
+    def part(self, vector: Tensor) -> Tensor:
+        """This rank's part of a vector over all columns."""
+        return vector[self.columns]
+
+    def whole(self, solution: Solution) -> Solution:
+        """A solution over all columns from the parts of all ranks."""
+        support = self.ranks.gather(solution.support + self.columns.start)
+        return replace(solution, w=self.ranks.gather(solution.w), support=support)
+
+
+def _nearest(ends: list[int], share: int) -> int:
+    """The nearest to `share` of the ends, which are sorted and begin at 0; the lower of two."""
+    place = bisect_left(ends, share)
+    below, above = ends[max(place - 1, 0)], ends[place]
+    return below if share - below <= above - share else above

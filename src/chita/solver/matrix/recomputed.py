@@ -1,0 +1,63 @@
+"""A that is computed anew: columns in a window are held, others cost a pass over the samples.
+
+For solvers that read all columns once, in order, as the blocks of algorithm 6 are solved: then the
+passes are as many as windows, and no disk is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from chita.solver.matrix.gradient_matrix import GradientMatrix
+from chita.solver.matrix.held import HeldMatrix, HeldTarget
+from chita.solver.matrix.target import Demand, Target
+
+
+class WindowTarget(HeldTarget):
+    """The rows of the first columns of A alone.
+
+    Args:
+        demand: the size of A.
+        width: the columns to hold at a time.
+    """
+
+    several_passes = True
+
+    def __init__(self, demand: Demand, width: int) -> None:
+        super().__init__(demand, 0, min(width, demand.columns))
+        self.demand = demand
+
+    def matrix(self, again: Callable[[Target], None]) -> RecomputedMatrix:
+        return RecomputedMatrix(self, again)
+
+
+class RecomputedMatrix(GradientMatrix):
+    """The n x p matrix A, of which a window of columns is held at a time.
+
+    Args:
+        window: the first columns, written.
+        again: writes the same rows into another target.
+    """
+
+    def __init__(self, window: WindowTarget, again: Callable[[Target], None]) -> None:
+        demand = window.demand
+        super().__init__(demand.rows, demand.columns, demand.dtype, demand.device)
+        self._demand, self._width, self._again = demand, window.last, again
+        self._window: HeldTarget | None = window
+
+    def read(self, start: int, stop: int) -> Tensor:
+        """A window that does not have the columns gives way to one that begins with them."""
+        window = self._window
+        if window is None or start < window.first or stop > window.last:
+            self._window = window = None  # before there is another
+            last = min(max(stop, start + self._width), self.p)
+            window = HeldTarget(self._demand, start, last)
+            self._again(window)
+            self._window = window
+        return window.stored[start - window.first : stop - window.first]
+
+    def columns(self, index: Tensor) -> HeldMatrix:
+        return HeldMatrix(torch.cat(list(self.chunks(index)) or [self.read(0, 0)]))

@@ -1,0 +1,74 @@
+"""A shared by ranks: each computes some rows of all columns, and keeps all rows of some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.target import Demand, Place, Target
+from chita.solver.ranks import Ranks
+
+SHARE = 33  # a rank's A is so many times what waits to be sent, and so is what comes in
+
+
+class SharedTarget(Target):
+    """Rows that are sent, a few at a time, to the ranks that keep their columns.
+
+    So no rank ever has more than its share of A, and a tenth.
+
+    Args:
+        demand: the rows of this rank.
+        ranks: those who share.
+        bounds: rank r keeps the columns [bounds[r], bounds[r + 1]).
+        counts: the rows that each rank computes.
+    """
+
+    def __init__(
+        self, demand: Demand, ranks: Ranks, bounds: Sequence[int], counts: Sequence[int]
+    ) -> None:
+        super().__init__(0, demand.columns)
+        self._ranks, self._bounds, self._counts = ranks, bounds, counts
+        self._firsts = [0, *accumulate(counts)]
+        columns = bounds[ranks.rank + 1] - bounds[ranks.rank]
+        self._stored = torch.empty(columns, sum(counts), dtype=demand.dtype, device=demand.device)
+        self.most_rows = max(1, sum(counts) // (SHARE * ranks.size))
+        self._waiting = self._stored.new_empty(demand.columns, self.most_rows)
+        self._waits = 0
+        self._sent = 0
+        self._place = Place(self._waiting[:, :0])
+
+    def begin(self, rows: int) -> Place:
+        self._place = Place(self._waiting.new_empty(self.last, rows))
+        return self._place
+
+    def end(self) -> None:
+        rows = self._place.columns
+        while rows.shape[1]:
+            some = rows[:, : self.most_rows - self._waits]
+            self._waiting[:, self._waits : self._waits + some.shape[1]] = some
+            self._waits += some.shape[1]
+            rows = rows[:, some.shape[1] :]
+            if self._waits == self.most_rows:
+                self._exchange()
+        self._place = Place(self._waiting[:, :0])  # its memory is not held until the next rows
+
+    def _exchange(self) -> None:
+        """Send what waits; ranks that are done with their rows send none."""
+        counts = [min(self.most_rows, max(count - self._sent, 0)) for count in self._counts]
+        given = self._waiting[:, : counts[self._ranks.rank]]
+        received = self._ranks.exchange(given, self._bounds, counts)
+        for first, rows in zip(self._firsts, received, strict=False):
+            start = first + self._sent
+            self._stored[:, start : start + rows.shape[1]] = rows
+        self._sent += self.most_rows
+        self._waits = 0
+
+    def matrix(self, again: Callable[[Target], None]) -> HeldMatrix:
+        while self._sent < max(self._counts):
+            self._exchange()
+        self._waiting = Tensor()
+        return HeldMatrix(self._stored, self._ranks)

@@ -1,0 +1,212 @@
+"""chita.solve: the optimiser alone, on arrays or tensors."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.solver.active_set import active_set
+from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
+from chita.solver.backsolve import SINGULAR
+from chita.solver.blocks.batched_backsolve import batched_backsolve
+from chita.solver.blocks.batched_iht import batched_iht
+from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.solver.iht import no_refinement, refine_by_backsolve, refine_by_descent
+from chita.solver.matrix.gradient_matrix import GradientMatrix
+from chita.solver.matrix.held import HeldMatrix
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
+from chita.solver.units import in_ordinary_units
+
+logger = logging.getLogger(__name__)
+
+Solver = Literal["bso", "cd", "iht"]
+
+ROUNDING = 1e-4  # relative, of an objective whose residual was updated many times in float32
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solution of problem (main-problem).
+
+    Attributes:
+        w: the weights, (p,), of the kind that came in (array or tensor).
+        support: the k places that were kept, sorted.
+        objective: the global Q(w), computed afresh.
+        iterations: IHT updates made.
+        converged: whether the objective settled before the iterations were spent.
+        history: the objective at P_k(w0) and after each iteration; CHITA's never rises.
+        jitter: what had to be added to the diagonal of a singular system (0 if nothing).
+    """
+
+    w: Any
+    support: Any
+    objective: float
+    iterations: int
+    converged: bool
+    history: list[float] = field(repr=False)
+    jitter: float = 0.0
+
+
+def iht_support(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 4 without refinement: the support that IHT on an active set finds."""
+    return active_set(problem, x, options, no_refinement, trace)
+
+
+def refined_support(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """Algorithm 4 with the refinement that `options.inner` names."""
+    refine = refine_by_descent if options.inner == "cd" else refine_by_backsolve
+    return active_set(problem, x, options, refine, trace)
+
+
+def batched_bso(
+    problem: BatchedProblem, x: BatchedPoint, options: Options, trace: Trace
+) -> BatchedSolution:
+    """Algorithm 5 in a batch of blocks, which are small enough to need no active set."""
+    x, updates, settled = batched_iht(problem, x, options)
+    kept = problem.inside(x)
+    still = problem.unmoved(kept)
+    x, jitter = batched_backsolve(problem, x, still)
+    if jitter and not trace.jitter:
+        logger.warning(SINGULAR, jitter)
+    trace.iterations = max(trace.iterations, updates)
+    trace.jitter = max(trace.jitter, jitter)
+    return BatchedSolution(problem.spread(x.support, x.values), kept, x.rho, still, settled)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "bso": SupportThenUpdate(iht_support, refine_by_backsolve, batched_bso),  # algorithm 5
+    "cd": SupportThenUpdate(refined_support, no_refinement),  # algorithm 4
+    "iht": SupportThenUpdate(iht_support, no_refinement),
+}
+
+
+def solve_problem(
+    problem: Problem,
+    k: int,
+    algorithm: Algorithm,
+    *,
+    options: Options,
+    layout: Layout | None = None,
+) -> Solution:
+    """Solve a problem on tensors; one layer without blocks is the default layout."""
+    trace = Trace(options.iterations)
+    layout = layout or Layout((problem.matrix.p,))
+    problem, unit = in_ordinary_units(problem)
+    x, converged = algorithm.run(problem, k, layout, options, trace)
+    # The objective is computed afresh at the end; what the updates of the residual had rounded
+    # below it on the way was never reached. (A rival may truly end above where it started.)
+    rounded = x.objective * (1 - ROUNDING)
+    history = [max(v, x.objective) if v >= rounded else v for v in trace.history] + [x.objective]
+    objective, *history, jitter = (v / unit / unit for v in (x.objective, *history, trace.jitter))
+    return Solution(x.w, x.support, objective, trace.iterations, converged, history, jitter)
+
+
+@torch.no_grad()
+def solve(
+    A: Any,
+    w0: Any,
+    k: int,
+    *,
+    lam: float,
+    alpha: float = 0.0,
+    method: Solver = "bso",
+    block_size: int | None = None,
+    layers: Sequence[int] | None = None,
+    **options: Any,
+) -> Solution:
+    """Minimise 1/2 |A d + alpha e|^2 + (n lam / 2) |d|^2 over w = w0 + d with at most k non-zeros.
+
+    Args:
+        A: n x p, array or tensor on any device; float64 stays float64, anything else is float32.
+        w0: the trained weights, (p,).
+        k: how many weights stay.
+        lam: the ridge lambda.
+        alpha: the scale of the first-order term; 1/m for mini-batches of size m, 0 drops it.
+        method: "bso" (algorithm 5), "cd" (algorithm 4) or "iht" alone.
+        block_size: solve in diagonal blocks of at most this size (algorithm 6).
+        layers: sizes of the layers that blocks must not cross; one layer by default.
+        options: any field of `Options`: iterations, t_ht, t_cd, gamma, active, inner, tol, step,
+            continuation, block_sweeps, seed.
+    """
+    matrix, start = _as_matrix(A, w0)
+    _check(matrix, start, k, lam, alpha, method)
+    layout = _layout(matrix.p, layers, block_size)
+    problem = Problem.build(matrix, start, lam=float(lam), alpha=float(alpha))
+    solution = solve_problem(
+        problem, k, ALGORITHMS[method], options=Options.named(options), layout=layout
+    )
+    if not math.isfinite(solution.objective):
+        raise ChitaError("the objective overflowed: A, w0 or alpha are too large; scale them down")
+    if isinstance(w0, Tensor):
+        return solution
+    return replace(solution, w=solution.w.numpy(), support=solution.support.numpy())
+
+
+def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:
+    try:
+        rows, start = torch.as_tensor(A), torch.as_tensor(w0)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ChitaError(f"A and w0 must be arrays or tensors: {error}") from error
+    if rows.ndim != 2 or start.shape != rows.shape[1:] or 0 in rows.shape:
+        raise ChitaError(
+            "A must be n x p and w0 of length p, got shapes "
+            f"{tuple(rows.shape)} and {tuple(start.shape)}"
+        )
+    if rows.is_complex() or start.is_complex() or rows.device != start.device:
+        raise ChitaError(
+            "A and w0 must be real and on one device, got "
+            f"{rows.dtype} on {rows.device} and {start.dtype} on {start.device}"
+        )
+    dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
+    return HeldMatrix(rows.to(dtype).t()), start.to(dtype)
+
+
+def _check(
+    matrix: GradientMatrix, w0: Tensor, k: int, lam: float, alpha: float, method: str
+) -> None:
+    if not isinstance(k, (int, np.integer)) or not 0 <= k <= matrix.p:
+        raise ChitaError(f"k must be an integer from 0 to p = {matrix.p}, got {k!r}")
+    if not (_is_finite(lam) and lam >= 0):
+        raise ChitaError(f"lam must be a finite number of at least 0, got {lam!r}")
+    if not _is_finite(matrix.n * float(lam)):
+        raise ChitaError(f"lam times n = {matrix.n} must be finite, got lam={lam!r}")
+    if not _is_finite(alpha):
+        raise ChitaError(f"alpha must be a finite number, got {alpha!r}")
+    if method not in get_args(Solver):
+        raise ChitaError(f"method must be one of {get_args(Solver)}, got {method!r}")
+    if not bool(w0.isfinite().all()):
+        raise ChitaError("w0 holds NaN or infinite values")
+    if not math.isfinite(matrix.largest_entry()):
+        raise ChitaError("A holds NaN or infinite values")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _layout(p: int, layers: Sequence[int] | None, block_size: int | None) -> Layout:
+    layers = [p] if layers is None else list(layers)
+    sizes = layers if block_size is None else [*layers, block_size]
+    whole = all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes)
+    if not whole or sum(layers) != p:
+        raise ChitaError(
+            f"block_size must be an integer of at least 1 and layers must add up to p = {p}, "
+            f"got block_size={block_size!r} and layers={layers!r}"
+        )
+    return Layout(tuple(layers), block_size)

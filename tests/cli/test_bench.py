@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chita.cli import bench as command
+from chita.cli.app import app
+from chita.errors import ChitaError
+from chita.paper import stepsize
+from tests.paper.small import read_csv
+
+
+def bench(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["bench", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_the_command_writes_four_files_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(
+        stepsize,
+        "random_problem",
+        lambda seed, make=stepsize.random_problem: calls.append(seed) or make(seed),
+    )
+    out = tmp_path / "new" / "run"
+    text = bench("stepsize", "--out", str(out), "--quick", "--device", "cpu")
+    for kind in ("csv", "json", "md", "png"):
+        assert (out / f"stepsize.{kind}").stat().st_size > 100
+        assert f"stepsize.{kind}" in text
+    bench("stepsize", "--out", str(out), "--quick", "--seeds", "2")
+    assert calls == [0, 1]
+    assert {row["seed"] for row in read_csv(out / "stepsize.csv")} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["table2"], "table2.*table1.*first-order.*stepsize"),
+        (["table1", "--checkpoints", "nowhere"], r"nowhere.*mlpnet_mnist.*resnet20_cifar10"),
+        (["table1", "--imagenet", "pictures"], "pictures.*MobileNetV1 or ResNet50.*None"),
+        (["table1", "--device", "toaster"], "toaster"),
+        (["table1", "--quick", "--checkpoints", "some"], "--quick .* leave out --checkpoints"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], says: str) -> None:
+    with pytest.raises(ChitaError, match=says):
+        bench(*arguments, "--out", str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ChitaError, match="output folder"):
+        bench("table1", "--out", str(tmp_path / "file"))
+
+
+def test_every_benchmark_of_the_paper_is_there() -> None:
+    assert list(command.BENCHMARKS) == [
+        "table1", "runtime", "objective", "schedules", "ridge", "first-order", "stepsize",
+        "gradual", "scale", "any",
+    ]  # fmt: skip
+
+
+def test_trainings_are_averaged_over_three_seeds_and_all_else_over_five(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: dict[str, int] = {}
+    monkeypatch.setattr(
+        command, "run_benchmark", lambda name, _, bench, __: seeds.update({name: bench.seeds})
+    )
+    for name in command.BENCHMARKS:
+        bench(name, "--out", str(tmp_path))
+    assert seeds.pop("gradual") == 3
+    assert set(seeds.values()) == {5}
+    bench("gradual", "--out", str(tmp_path), "--seeds", "2")
+    assert seeds["gradual"] == 2
+    bench("gradual", "--out", str(tmp_path), "--quick")
+    assert seeds["gradual"] == 1

@@ -1,0 +1,103 @@
+"""The command line under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+
+from chita.cli import launch
+from chita.cli.launch import first_rank_first, launched, resumable
+from chita.pruning.resume import StageFile
+from chita.solver.distributed import joined_ranks
+from chita.solver.ranks import ALONE, Ranks
+from tests.support.gloo import on_ranks
+
+PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
+PRUNE += ["--ridge", "0.01", "--device", "cpu"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
+def command(*words: str, ranks: bool) -> subprocess.CompletedProcess[str]:
+    start = TORCHRUN if ranks else [sys.executable]
+    return subprocess.run(
+        [*start, "-m", "chita", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def test_two_ranks_do_what_one_process_does(tmp_path: Path) -> None:
+    staged = [*PRUNE, "--method", "chita++"]  # auto has no objective where it goes half the way
+    one = command(*staged, "--out", str(tmp_path / "one"), ranks=False)
+    two = command(*staged, "--out", str(tmp_path / "two"), ranks=True)
+    assert one.returncode == two.returncode == 0, two.stderr
+    assert sum(line.startswith("{") for line in two.stdout.splitlines()) == 1  # rank 0 alone speaks
+    ours, theirs = (json.loads(run.stdout.splitlines()[-1]) for run in (two, one))
+    assert ours["nonzeros"] == theirs["nonzeros"]
+    assert ours["objective"] == pytest.approx(theirs["objective"], rel=1e-3)
+    assert abs(ours["accuracy"] - theirs["accuracy"]) < 1
+    model, other = (
+        safetensors.torch.load_file(tmp_path / name / "model.safetensors")
+        for name in ("one", "two")
+    )
+    differing = sum(int(((model[key] != 0) != (other[key] != 0)).sum()) for key in model)
+    assert differing <= 1e-3 * ours["weights"]
+
+
+def test_an_error_ends_all_ranks_with_its_message(tmp_path: Path) -> None:
+    run = command(*PRUNE, "--method", "m-fac", ranks=True)
+    assert run.returncode != 0
+    assert "method 'm-fac' runs in one process, and there are 2 ranks" in run.stderr
+
+
+def fetched(rank: int, folder: str) -> bool:
+    def fetch() -> bool:
+        file = Path(folder) / "data"
+        if rank == 0:
+            time.sleep(0.5)
+            file.touch()
+        return file.exists()
+
+    with joined_ranks() as ranks:
+        return first_rank_first(ranks, fetch)
+
+
+def test_rank_0_fetches_what_the_others_find(tmp_path: Path) -> None:
+    assert on_ranks(2, fetched, str(tmp_path)) == [True, True]
+
+
+def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with launched("cpu") as (ranks, device):
+        assert (ranks, device) == (ALONE, torch.device("cpu"))
+        assert first_rank_first(ranks, lambda: "fetched") == "fetched"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_rank_0_alone_clears_the_folder(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = command(*PRUNE, "--method", "magnitude", "--out", str(tmp_path), ranks=False)
+    assert run.returncode == 0, run.stderr
+
+    @contextmanager
+    def one_of_two(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
+        ranks = Ranks()
+        ranks.rank = rank
+        yield ranks, torch.device("cpu")
+
+    monkeypatch.setattr(launch, "launched", one_of_two)
+    with resumable(StageFile, tmp_path, resume=False, device="cpu"):
+        assert StageFile.done(tmp_path) == (None if rank == 0 else (2, 2))

@@ -1,0 +1,49 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chita.cli.app import app
+from chita.errors import ChitaError
+from tests.report.page.folders import write_gradual
+
+PRUNE = ["prune", "mlpnet", "--method", "magnitude", "--device", "cpu", "--report"]
+
+
+def test_the_page_goes_into_the_folder_or_where_it_is_asked_for(tmp_path: Path) -> None:
+    write_gradual(tmp_path / "run")
+    for arguments, page in (
+        ([], tmp_path / "run/report.html"),
+        (["--out", str(tmp_path / "mine.html")], tmp_path / "mine.html"),
+    ):
+        done = CliRunner().invoke(
+            app, ["report", str(tmp_path / "run"), *arguments], catch_exceptions=False
+        )
+        assert done.exit_code == 0
+        assert str(page) in done.output.replace("\n", "")
+        assert "mlpnet trained sparse by CHITA" in page.read_text()
+
+
+def test_an_unknown_folder_is_an_error_of_the_user(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match="nothing in"):
+        CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
+
+
+def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    write_gradual(tmp_path / "run")
+    out = tmp_path / "none/page.html"
+    with pytest.raises(ChitaError, match=r"cannot write .*none/page\.html"):
+        CliRunner().invoke(
+            app, ["report", str(tmp_path / "run"), "--out", str(out)], catch_exceptions=False
+        )
+
+
+def test_prune_ends_with_a_page(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [*PRUNE, "--out", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "mlpnet pruned by MP" in (tmp_path / "report.html").read_text()
+
+
+def test_prune_needs_a_folder_for_its_page() -> None:
+    with pytest.raises(ChitaError, match=r"--report .* give --out DIR"):
+        CliRunner().invoke(app, PRUNE, catch_exceptions=False)

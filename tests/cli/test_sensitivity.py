@@ -1,0 +1,50 @@
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from chita.cli.app import app
+from chita.errors import ChitaError
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(
+        app, ["sensitivity", "mlpnet", "--samples", "200", *arguments], catch_exceptions=False
+    )
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_out_holds_the_figures_and_the_advice_is_said(tmp_path: Path) -> None:
+    said = run("--out", str(tmp_path / "s"), "--json")
+    record = json.loads(said.splitlines()[-1])
+    assert json.loads((tmp_path / "s/sensitivity.json").read_text()) == record
+    assert record["samples"] == 200
+    assert record["dense_accuracy"] > 95
+    assert len(record["rows"]) == 3 * 8
+    with (tmp_path / "s/sensitivity.csv").open() as file:
+        assert [float(row["loss"]) for row in csv.DictReader(file)] == [
+            row["loss"] for row in record["rows"]
+        ]
+    assert (tmp_path / "s/sensitivity.png").read_bytes().startswith(b"\x89PNG")
+    assert record["at_most"].keys() == {"fc2.weight", "fc3.weight"}  # 3 % of the weights
+    assert record["advice"] in said
+    assert "fc3.weight, the last layer" in record["advice"]
+
+
+def test_layers_can_be_left_out_and_a_missing_matplotlib_costs_the_figure_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = run("--out", str(tmp_path), "--exclude", "fc1.weight")
+    assert "fc2.weight" in said and "fc1.weight" not in said
+    assert {path.name for path in tmp_path.iterdir()} == {"sensitivity.json", "sensitivity.csv"}
+    assert "sensitivity.png is not drawn" in caplog.text
+
+
+def test_a_sparsity_beyond_the_ladder_is_refused() -> None:
+    with pytest.raises(ChitaError, match=r"at most 0\.98, got 0\.99"):
+        run("--sparsity", "0.99")

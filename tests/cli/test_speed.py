@@ -1,0 +1,58 @@
+"""The command `chita speed`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import chita
+from chita.cli.app import app
+from chita.errors import ChitaError
+from chita.files.run_folder import write_run
+from tests.support.pruning import mlpnet
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an MLPNet at 98 %."""
+    folder = tmp_path_factory.mktemp("run")
+    result = chita.prune(mlpnet(), [], sparsity=0.98, method="magnitude", progress=False)
+    config = {"network": "mlpnet"}
+    write_run(folder, result.model, result.masks, config=config, record=result.to_dict())
+    return folder
+
+
+def invoke(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "speed.json"
+    text = invoke(
+        "speed", run, "--device", "cpu", "--batch", "2", "--batch", "64", "--out", out, "--json"
+    )
+    record = json.loads(text.splitlines()[-1])
+    assert record == json.loads(out.read_text())
+    assert (record["network"], record["device"], record["dtype"]) == ("mlpnet", "cpu", "float32")
+    assert f"threads: {record['threads']}" in text
+    assert [found["batch"] for found in record["batches"]] == [2, 64]
+    for found in record["batches"]:
+        assert found["advice"] in text
+        paths = found["paths"]
+        assert {"dense", "compact", "csr", "sums"} <= set(paths)
+        gained = {name for name, path in paths.items() if path["times_as_fast"] > 1}
+        assert found["use"] in gained | {"dense"}
+        assert paths[found["use"]]["median"] <= paths["dense"]["median"]
+        assert [row["name"] for row in found["layers"]] == ["fc1", "fc2", "fc3"]
+
+
+def test_wrong_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match=r"dtype must be one of float32, .* got 'int8'"):
+        invoke("speed", "mlpnet", "--dtype", "int8")
+    with pytest.raises(ChitaError, match=r"the file to write must end in \.json, got"):
+        invoke("speed", "mlpnet", "--out", tmp_path)

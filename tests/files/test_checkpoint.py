@@ -1,0 +1,132 @@
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from chita import ChitaError
+from chita.files.checkpoint import load_checkpoint, save_checkpoint
+
+
+def make_model(seed: int) -> nn.Sequential:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(generator=generator)
+    return model
+
+
+def same(first: nn.Module, second: nn.Module) -> bool:
+    other = second.state_dict()
+    return all(torch.equal(tensor, other[key]) for key, tensor in first.state_dict().items())
+
+
+def refused(path: Path, match: str) -> None:
+    """The checkpoint is refused with that message, and the model stays as it was."""
+    model = make_model(1)
+    with pytest.raises(ChitaError, match=match):
+        load_checkpoint(model, path)
+    assert same(model, make_model(1))
+
+
+def test_safetensors_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(make_model(0), path)
+    model = make_model(1)
+    load_checkpoint(model, str(path))
+    assert same(model, make_model(0))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".pth"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: state,
+        lambda state: {"state_dict": state, "epoch": 3},
+        lambda state: {"model": state, "epoch": 3},
+    ],
+)
+def test_pytorch_files(
+    tmp_path: Path, suffix: str, wrap: Callable[[dict[str, Tensor]], object]
+) -> None:
+    path = tmp_path / f"model{suffix}"
+    torch.save(wrap(make_model(0).state_dict()), path)
+    model = make_model(1)
+    load_checkpoint(model, path)
+    assert same(model, make_model(0))
+
+
+def test_misfits_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    state = make_model(0).state_dict()
+    renamed = {key.replace("2.", "last."): tensor for key, tensor in state.items()}
+    save_checkpoint(renamed, path)
+    refused(path, r"missing: 2\.weight; not in the model: last\.weight")
+    save_checkpoint({**state, "2.weight": torch.zeros(2, 5)}, path)
+    refused(path, r"'2\.weight' has shape \(2, 5\), the model's is \(2, 4\)")
+    torch.save({"state_dict": [1, 2]}, tmp_path / "model.pt")
+    refused(tmp_path / "model.pt", "holds no state dict")
+    torch.save(torch.zeros(3), tmp_path / "model.pt")
+    refused(tmp_path / "model.pt", "holds no state dict")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
+def test_missing_and_damaged_files(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    refused(path, name)
+    state = make_model(0).state_dict()
+    if name == "model.pt":
+        torch.save(state, path)
+    else:
+        save_checkpoint(state, path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"garbage", whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        refused(path, name)
+
+
+class Malicious:
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.target,)
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+    path, target = tmp_path / "model.pt", tmp_path / "touched"
+    torch.save({"weight": Malicious(target)}, path)
+    refused(path, r"model\.pt")
+    path.write_bytes(pickle.dumps(Malicious(target), protocol=2))
+    refused(path, r"model\.pt")
+    assert not target.exists()
+
+
+def test_tied_and_transposed_tensors(tmp_path: Path) -> None:
+    model = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
+    model["b"].weight = model["a"].weight
+    path = tmp_path / "tied.safetensors"
+    save_checkpoint(model, path)
+    found = load_file(path)
+    assert torch.equal(found["a.weight"], found["b.weight"])
+    load_checkpoint(model, path)
+    assert model["a"].weight is model["b"].weight
+    matrix = torch.arange(6.0).reshape(2, 3)
+    save_checkpoint({"t": matrix.T, "mask": matrix > 2}, path)
+    assert torch.equal(load_file(path)["t"], matrix.T)
+    assert torch.equal(load_file(path)["mask"], matrix > 2)
+
+
+def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match="nowhere"):
+        save_checkpoint(make_model(0), tmp_path / "nowhere" / "model.safetensors")
+    folder = tmp_path / "model.safetensors"  # a folder cannot be replaced by a file
+    folder.mkdir()
+    with pytest.raises(ChitaError, match="cannot write"):
+        save_checkpoint(make_model(0), folder)
+    assert list(tmp_path.iterdir()) == [folder]

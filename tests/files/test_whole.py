@@ -1,0 +1,64 @@
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chita.errors import ChitaError
+from chita.files.whole import sweep, write_csv, write_json, write_whole
+
+
+def test_an_old_file_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"a long first version", b"short"):
+        write_whole(path, content)
+        assert path.read_bytes() == content
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for path in (tmp_path / "folder", tmp_path / "nowhere" / "file"):
+        with pytest.raises(ChitaError, match=f"cannot write {path}"):
+            write_whole(path, b"content")
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_rows_and_records_can_be_read_again(tmp_path: Path) -> None:
+    rows = [
+        {"method": "MP, uniform", "loss": 1 / 3, "paper": None},
+        {"method": 'by "size"', "loss": 1e-9, "paper": 2.5},
+    ]
+    write_csv(tmp_path / "a.csv", rows)
+    with (tmp_path / "a.csv").open(newline="") as file:
+        read = list(csv.DictReader(file))
+    assert list(read[0]) == ["method", "loss", "paper"]
+    assert [line["method"] for line in read] == [row["method"] for row in rows]
+    assert [float(line["loss"]) for line in read] == [row["loss"] for row in rows]
+    assert [line["paper"] for line in read] == ["", "2.5"]
+    write_json(tmp_path / "a.json", {"rows": rows})
+    assert json.loads((tmp_path / "a.json").read_text()) == {"rows": rows}
+
+
+def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:
+    """Killed with the file half written, by itself, so that nothing else is left behind."""
+    (tmp_path / "file").write_bytes(b"before")
+    killed = (
+        "import os, signal, sys, pathlib\n"
+        "from chita.files.whole import write_whole\n"
+        "def half(self, content):\n"
+        "    with self.open('wb', buffering=0) as file:\n"
+        "        file.write(content[:2])\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "pathlib.Path.write_bytes = half\n"
+        "write_whole(pathlib.Path(sys.argv[1]), b'after')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, tmp_path / "file"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    assert (tmp_path / "file").read_bytes() == b"before"

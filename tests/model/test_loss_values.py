@@ -1,0 +1,70 @@
+"""The loss over samples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from chita.model.batch import parse_batch
+from chita.model.loss_values import mean_loss, part_losses
+from chita.model.stream import SampleStream
+from tests.curvature.truth import labels, normal
+
+
+def test_every_sample_counts_alike() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.5), nn.Linear(5, 3)).double().train()
+    x, t = normal(11, 4), labels(11)
+    pieces = SampleStream([(x, t)]).take(11, 4)
+    found = mean_loss(model, pieces)
+    assert all(module.training for module in model.modules())
+    expected = functional.cross_entropy(model.eval()(x), t).item()
+    assert found == pytest.approx(expected)
+    assert mean_loss(model, [(x[:8], t[:8]), (x[8:], t[8:])]) == pytest.approx(expected)
+
+
+def test_a_loss_of_ones_own() -> None:
+    def squares(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        assert not outputs.requires_grad
+        return (outputs - targets).square().mean()
+
+    model, x, t = nn.Linear(4, 2).double(), normal(6, 4), normal(6, 2)
+    found = mean_loss(model, SampleStream([(x, t)]).take(6, 5), squares)
+    assert found == pytest.approx((model(x) - t).square().mean().item())
+
+
+class Answer(NamedTuple):
+    """Outputs that a loss reads by name, beside a number for all samples."""
+
+    logits: Tensor
+    penalty: Tensor
+
+
+class Answering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3).double()
+
+    def forward(self, x: Tensor) -> Answer:
+        return Answer(self.layer(x), self.layer.weight.square().sum())
+
+
+def test_parts_of_outputs_that_cannot_be_divided_by_samples() -> None:
+    """A batch is then cut into a few parts, so that the losses still show a spread."""
+    model = Answering()
+    inputs = torch.randn(40, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(40) % 3
+
+    def loss(outputs: Answer, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs.logits, targets) + outputs.penalty
+
+    losses, sizes = part_losses(model, [parse_batch(0, (inputs, targets))], loss, part=1)
+    with torch.no_grad():
+        expected = [
+            loss(model(inputs[i : i + 5]), targets[i : i + 5]).item() for i in range(0, 40, 5)
+        ]
+    assert losses.tolist() == pytest.approx(expected)
+    assert sizes.tolist() == [5.0] * 8

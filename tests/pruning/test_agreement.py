@@ -1,0 +1,75 @@
+"""Ranks share a run only if they were all asked for the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from chita.errors import ChitaError
+from chita.model.weights import Weights
+from chita.pruning.agreement import agreed_ranks
+from chita.pruning.config import PruneConfig
+from chita.pruning.supports import Supports
+from chita.solver.distributed import joined_ranks
+from chita.solver.ranks import ALONE, Ranks
+from tests.support.gloo import on_ranks
+from tests.support.pruning import tiny
+
+CONFIG = PruneConfig(sparsity=0.5, method="chita-bso")
+
+
+def outcome(ranks: Ranks, config: PruneConfig, *, n: int = 10, moved: float = 0.0) -> str:
+    """Who shares the work, or why nobody can."""
+    model = tiny()
+    with torch.no_grad():
+        model[0].weight += moved
+    weights = Weights(model)
+    try:
+        found = agreed_ranks(ranks, config, Supports(model, weights, config), weights, n=n)
+    except ChitaError as error:
+        return str(error)
+    assert found is ranks or found is ALONE
+    return "shared" if found is ranks else "alone"
+
+
+def outcomes(rank: int) -> dict[str, str]:
+    own: dict[str, tuple[PruneConfig, dict[str, Any]]] = {
+        "the same": (CONFIG, {}),
+        "without gradients": (replace(CONFIG, method="magnitude", seed=rank), {}),
+        "a method for one process": (replace(CONFIG, method="m-fac"), {}),
+        "limits of layers": (replace(CONFIG, allocation="erk"), {}),
+        "arguments": (replace(CONFIG, seed=rank, sparsity=0.5 + rank / 10), {}),
+        "numbers of samples": (CONFIG, {"n": 10 + rank}),
+        "weights": (CONFIG, {"moved": float(rank)}),
+        "few samples": (CONFIG, {"n": 1}),
+    }
+    with joined_ranks() as ranks:
+        return {name: outcome(ranks, config, **more) for name, (config, more) in own.items()}
+
+
+def test_two_ranks_agree_or_say_in_what_they_differ() -> None:
+    first, second = on_ranks(2, outcomes)
+    assert isinstance(first, dict), first
+    for name, told in {
+        "the same": "shared",
+        "without gradients": "alone",
+        "a method for one process": "auto, chita++, chita-bso, chita-cd share the work",
+        "limits of layers": "limits and patterns of supports",
+        "few samples": "samples=1 rows are too few for 2 ranks",
+    }.items():
+        assert told in first[name] and first[name] == second[name], name
+    for name, told in {
+        "arguments": "sparsity is 0.5 on rank 0, 0.6 on rank 1; seed is 0 on rank 0, 1 on rank 1",
+        "numbers of samples": "n is 10 on rank 0, 11 on rank 1",
+        "weights": "the fingerprint of the weights is ",
+    }.items():
+        assert first[name].startswith("the ranks differ: another one has other arguments"), name
+        assert second[name].startswith(f"the ranks differ: {told}"), name
+
+
+def test_one_process_shares_with_nobody() -> None:
+    for method in ("chita-bso", "m-fac", "magnitude"):
+        config = replace(CONFIG, method=method, allocation="erk")
+        assert outcome(Ranks(), config, n=1) == "alone"

@@ -1,0 +1,303 @@
+"""What pruning does to a model: sparsity, weights, stages, samples and what it leaves alone."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import chita
+from chita.model.accuracy import accuracy
+from chita.model.stream import SampleStream
+from chita.model.weights import Weights
+from chita.pruning.calibration import divide_samples
+from chita.pruning.config import PruneConfig, kept_weights
+from chita.pruning.schedule import sparsities
+from tests.curvature.truth import brute_force
+from tests.support.pruning import (
+    Again,
+    Watch,
+    cut,
+    digits,
+    mlpnet,
+    points,
+    same,
+    snapshot,
+    tiny,
+    unseen_digits,
+)
+from tests.support.pruning import (
+    prune_quietly as prune,
+)
+
+METHODS = ["magnitude", "chita-cd", "chita-bso", "chita++", "auto"]
+P = 72  # weights of tiny()
+
+
+class OwnLoss(nn.Module):
+    """Gives its own loss, whose gradients are taken row by row."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(loss=functional.cross_entropy(self.network(inputs), labels))
+
+
+def test_chita_plus_plus_keeps_what_magnitude_loses() -> None:
+    calibration, unseen = digits(2000), unseen_digits()
+    largest, pruned = mlpnet(), mlpnet()
+    dense = accuracy(largest, unseen)
+    prune(largest, calibration, sparsity=0.98, method="magnitude")
+    result = prune(pruned, calibration, sparsity=0.98, stages=8, batch=16, ridge="auto")
+    assert dense > 96
+    assert accuracy(largest, unseen) < 40
+    assert accuracy(pruned, unseen) > accuracy(largest, unseen) + 25
+    assert result.nonzeros <= 647 == int(sum(mask.sum() for mask in result.masks.values()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("sparsity", [0, 0.3, 0.5, 0.9, 0.985, 0.995])
+def test_exactly_k_weights_are_kept(method: str, sparsity: float) -> None:
+    model = tiny()
+    keys = list(model.state_dict())
+    biases = [model[0].bias.detach().clone(), model[2].bias.detach().clone()]
+    result = prune(model, cut(points(24), 8), sparsity=sparsity, method=method)
+    k = {0: 72, 0.3: 50, 0.5: 36, 0.9: 7, 0.985: 1, 0.995: 0}[sparsity]
+    assert list(result.masks) == ["0.weight", "2.weight"]
+    assert int(sum(mask.sum() for mask in result.masks.values())) == k == result.stages[-1].kept
+    for name, mask in result.masks.items():
+        weight = model.get_parameter(name)
+        assert mask.dtype == torch.bool and mask.shape == weight.shape
+        assert not bool(weight[~mask].any())
+        assert bool(weight[mask].all())  # random weights: none is zero by chance
+        assert not weight.isnan().any()
+    assert (result.nonzeros, result.weights) == (k, P)
+    assert result.sparsity == pytest.approx(1 - k / P)
+    assert list(model.state_dict()) == keys
+    if method != "auto":  # which repairs them
+        assert torch.equal(model[0].bias, biases[0]) and torch.equal(model[2].bias, biases[1])
+
+
+def test_no_sparsity_does_no_harm() -> None:
+    model, (x, t) = tiny(), points(24)
+    before = functional.cross_entropy(model(x), t).item()
+    prune(model, [(x, t)], sparsity=0.0)
+    assert functional.cross_entropy(model(x), t).item() < before  # the first-order term
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_model_is_left_as_it_was_but_for_its_weights(method: str) -> None:
+    model = tiny().train()
+    model[1].eval()
+    model[0].weight.requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    model[2].weight.grad = torch.ones(3, 8, dtype=torch.float64)
+    buffers = len(list(model.buffers()))
+    prune(model, cut(points(24), 8), method=method)
+    assert [module.training for module in model.modules()] == [True, True, False, True]
+    flags = [parameter.requires_grad for parameter in model.parameters()]
+    assert flags == [False, True, True, False]
+    assert torch.equal(model[2].weight.grad, torch.ones_like(model[2].weight))
+    assert model[0].weight.grad is None
+    assert len(list(model.buffers())) == buffers
+    for module in model.modules():
+        hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks)
+        assert not any(hooks)
+
+
+def test_a_copy_is_pruned_if_asked_for() -> None:
+    model, twin = tiny(), tiny()
+    before = snapshot(model)
+    result = prune(model, cut(points(24), 8), inplace=False)
+    assert result.model is not model
+    assert same(snapshot(model), before)
+    assert prune(twin, cut(points(24), 8)).model is twin
+    assert same(snapshot(result.model), snapshot(twin))
+
+
+def test_saved_masks_give_a_dense_model_the_same_zeros() -> None:
+    model, dense = tiny(), tiny()
+    result = prune(model, cut(points(24), 8))
+    chita.apply_masks(dense, result.masks)
+    assert torch.equal(Weights(model).vector() == 0, Weights(dense).vector() == 0)
+    assert not torch.equal(Weights(model).vector(), Weights(dense).vector())
+
+
+@pytest.mark.parametrize("first_order", [True, False])
+@pytest.mark.parametrize(("block_size", "block_sweeps"), [(None, 0), (20, 0), (20, 2)])
+@pytest.mark.parametrize(("method", "solver"), [("chita-bso", "bso"), ("chita-cd", "cd")])
+@pytest.mark.parametrize("batch", [1, 4])
+def test_one_stage_is_the_optimiser_on_plain_gradients(
+    first_order: bool,
+    block_size: int | None,
+    block_sweeps: int,
+    method: str,
+    solver: Any,
+    batch: int,
+) -> None:
+    model, (x, t) = tiny(), points(24)
+    weights = Weights(model)
+    w0 = weights.vector()
+    A, _ = brute_force(model, weights, x, t, batch)
+    truth = chita.solve(
+        A.t().contiguous().t(),  # laid out as prune does, to the same bits
+        w0,
+        18,
+        lam=0.03,
+        alpha=1 / batch if first_order else 0.0,
+        method=solver,
+        block_size=block_size,
+        block_sweeps=block_sweeps,
+        layers=[48, 24],
+        iterations=20,
+    )
+    result = prune(
+        OwnLoss(model),
+        Again([{"inputs": x, "labels": t}]),
+        method=method,
+        batch=batch,
+        ridge=0.03,
+        first_order=first_order,
+        block_size=block_size,
+        block_sweeps=block_sweeps,
+        iterations=20,
+    )
+    assert torch.equal(weights.vector(), truth.w)
+    assert not torch.equal(truth.w, w0)
+    assert result.objective == truth.objective
+    assert result.stages[0].iterations == truth.iterations
+    assert result.samples == 24 // batch
+
+
+def test_every_stage_has_its_row() -> None:
+    model, (x, t) = tiny(), points(24)
+    watch = Watch(model)
+    result = prune(
+        model, Again([(x, t)]), sparsity=0.9, stages=5, schedule="linear", start=0.3, hold=0.4
+    )
+    planned = sparsities("linear", 0.9, stages=5, start=0.3, hold=0.4)
+    assert [row.stage for row in result.stages] == [1, 2, 3, 4, 5]
+    assert [row.sparsity for row in result.stages] == planned
+    assert planned == pytest.approx([0.3, 0.6, 0.9, 0.9, 0.9])
+    assert [row.kept for row in result.stages] == [kept_weights(P, s) for s in planned]
+    seen = watch.stages()
+    assert len(seen) == 5
+    fresh = tiny()
+    for row, before, after in zip(
+        result.stages, seen, [*seen[1:], Weights(model).vector()], strict=True
+    ):
+        assert int((after != 0).sum()) == row.kept
+        weights = Weights(fresh)
+        weights.assign(before)
+        A, losses = brute_force(fresh, weights, x, t, 2)
+        assert row.loss == pytest.approx(losses.mean().item())
+        rho, d = A @ (after - before) + 1 / 2, after - before
+        assert row.objective == pytest.approx(float(rho @ rho / 2 + 12 * 0.01 / 2 * (d @ d)))
+        assert (row.ridge, row.held_out_loss) == (0.01, None)
+        assert row.iterations <= 5
+        assert row.gradient_seconds > 0 and row.solve_seconds > 0
+    assert result.objective == result.stages[-1].objective
+    assert result.seconds.gradients == pytest.approx(sum(r.gradient_seconds for r in result.stages))
+    assert result.seconds.solve == pytest.approx(sum(r.solve_seconds for r in result.stages))
+    assert result.seconds.total >= result.seconds.gradients + result.seconds.solve
+
+
+def test_weights_pruned_in_one_stage_may_come_back() -> None:
+    model = tiny()
+    watch = Watch(model)
+    prune(model, [points(24)], sparsity=0.5, start=0.5, stages=5, solver="cd", ridge=1e-4)
+    kept = [weights != 0 for weights in [*watch.stages(), Weights(model).vector()]]
+    back = sum(int((after & ~before).sum()) for before, after in pairwise(kept))
+    assert back > 0
+    assert [int(mask.sum()) for mask in kept[1:]] == [36] * 5
+
+
+def test_magnitude_keeps_the_largest_weights_and_needs_no_data() -> None:
+    model = tiny()
+    w0 = Weights(model).vector()
+    result = prune(model, None, method="magnitude", ridge="auto")
+    largest = w0.abs() >= w0.abs().sort(descending=True).values[17]
+    assert torch.equal(Weights(model).vector(), torch.where(largest, w0, 0.0))
+    row = result.stages[0]
+    assert (row.ridge, row.objective, row.loss, row.held_out_loss) == (None, None, None, None)
+    assert result.samples == 0
+
+
+def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
+    """On the samples that choose; the loss that is told comes from others."""
+    keywords: dict[str, Any] = {"method": "chita-bso", "batch": 1, "samples": 20}
+    config = PruneConfig(sparsity=0.75, ridge="auto", **keywords)
+    found = divide_samples(SampleStream(Again([points(40)]), config.seed), config)
+    choosing, measuring, rest = (
+        next(SampleStream(part).take(size, size)).content
+        for part, size in (
+            (found.held_out, 10),
+            (found.measured, 10),
+            (list(found.stream.take(20, 20)), 20),
+        )
+    )
+
+    def loss_of(model: nn.Module, samples: Any) -> float:
+        with torch.no_grad():
+            return functional.cross_entropy(model(*samples[0]), samples[1]).item()
+
+    def by_hand(ridge: float) -> nn.Module:
+        model = tiny()
+        prune(model, Again([(rest[0][0], rest[1])]), ridge=ridge, **keywords)
+        return model
+
+    grid = [10 ** (i / 2) for i in range(-10, 7)]
+    best = min(grid, key=lambda ridge: loss_of(by_hand(ridge), choosing))
+    assert grid[0] < best < grid[-1]
+    model, truth = tiny(), by_hand(best)
+    result = prune(model, Again([points(40)]), ridge="auto", **keywords)
+    (row,) = result.stages
+    assert row.ridge == pytest.approx(best)
+    assert row.choice_loss == pytest.approx(loss_of(truth, choosing))
+    assert row.held_out_loss == pytest.approx(loss_of(truth, measuring))
+    assert (result.held_out_loss, result.held_out_error) == (row.held_out_loss, row.held_out_error)
+    assert result.sample_gradients == 20
+    torch.testing.assert_close(Weights(model).vector(), Weights(truth).vector())
+
+
+def test_a_seed_gives_the_same_bits_and_another_one_does_not() -> None:
+    calibration = digits(400)
+    vectors = []
+    for seed in (0, 0, 1):
+        model = mlpnet()
+        prune(model, calibration, sparsity=0.9, samples=10, ridge="auto", stages=2, seed=seed)
+        vectors.append(Weights(model).vector())
+    assert torch.equal(vectors[0], vectors[1])
+    assert not torch.equal(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_global_generator_is_untouched(method: str) -> None:
+    model = nn.Sequential(*tiny(), nn.Dropout(0.5)).double()
+    before = torch.get_rng_state()
+    prune(model, cut(points(24), 5), ridge="auto", method=method)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_continuation_finds_better_weights_at_high_sparsity() -> None:
+    calibration, objectives = digits(1600), []
+    for continuation in (0, 20):
+        result = prune(
+            copy.deepcopy(mlpnet()),
+            calibration,
+            method="chita-bso",
+            sparsity=0.98,
+            batch=16,
+            ridge=1e-3,
+            continuation=continuation,
+        )
+        objectives.append(result.objective or 0.0)
+    assert 0 < objectives[1] < objectives[0]

@@ -1,0 +1,181 @@
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from chita.errors import ChitaError
+from chita.solver import Options, Solution, solve
+from tests.solver.problems import dense_minimiser, dense_objective, random_problem
+
+METHODS = ["bso", "cd", "iht"]
+
+
+def data(seed: int = 0, n: int = 20, p: int = 60) -> tuple[torch.Tensor, torch.Tensor]:
+    problem = random_problem(seed, n=n, p=p)
+    return problem.matrix.whole().t().contiguous(), problem.w0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays_in_arrays_out_and_tensors_in_tensors_out(method: Any) -> None:
+    A, w0 = data()
+    tensors = solve(A, w0, 12, lam=0.05, alpha=1.0, method=method)
+    arrays = solve(A.numpy(), w0.numpy(), 12, lam=0.05, alpha=1.0, method=method)
+    assert isinstance(tensors.w, torch.Tensor)
+    assert isinstance(tensors.support, torch.Tensor)
+    assert isinstance(arrays.w, np.ndarray)
+    assert isinstance(arrays.support, np.ndarray)
+    assert np.array_equal(arrays.w, tensors.w.numpy())
+    assert np.array_equal(arrays.support, tensors.support.numpy())
+    assert arrays.objective == tensors.objective
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.int64, torch.float32),
+    ],
+)
+def test_dtypes(given: torch.dtype, kept: torch.dtype) -> None:
+    A, w0 = data()
+    A, w0 = (10 * A).to(given), (10 * w0).to(given)
+    solution = solve(A, w0, 12, lam=0.05, alpha=1.0)
+    assert solution.w.dtype == kept
+    same = solve(A.to(kept), w0.to(kept), 12, lam=0.05, alpha=1.0)
+    assert torch.equal(solution.w, same.w)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("block_size", [None, 16])
+@pytest.mark.parametrize("k", [0, 1, 12, 59, 60])
+def test_what_is_reported_is_true(method: Any, block_size: int | None, k: int) -> None:
+    A, w0 = data()
+    problem = random_problem(0, n=20, p=60, lam=0.05, alpha=1.0)
+    solution = solve(A, w0, k, lam=0.05, alpha=1.0, method=method, block_size=block_size)
+    assert solution.objective == pytest.approx(dense_objective(problem, solution.w), rel=1e-10)
+    assert len(solution.support) == k
+    assert torch.equal(solution.support, solution.support.sort().values)
+    assert set(solution.w.nonzero().squeeze(1).tolist()) <= set(solution.support.tolist())
+    assert solution.history == sorted(solution.history, reverse=True)
+    assert solution.history[0] == pytest.approx(problem.start(k).objective, rel=1e-12)
+    assert solution.history[-1] == solution.objective
+    assert 0 <= solution.iterations <= Options().iterations
+    assert solution.jitter == 0.0
+
+
+def test_bso_ends_at_the_minimiser_on_its_support() -> None:
+    A, w0 = data()
+    problem = random_problem(0, n=20, p=60, lam=0.05, alpha=1.0)
+    for k in (12, 30):
+        solution = solve(A, w0, k, lam=0.05, alpha=1.0)
+        expected = dense_minimiser(problem, solution.support)
+        torch.testing.assert_close(solution.w, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_everything_kept_without_first_order_term_changes_nothing() -> None:
+    A, w0 = data()
+    solution = solve(A, w0, 60, lam=0.05)
+    assert torch.equal(solution.w, w0)
+    assert solution.objective == 0.0
+    assert solution.converged
+
+
+def test_alpha_is_the_weight_of_the_first_order_term() -> None:
+    A, w0 = data()
+    for alpha in (0.0, 0.5, 1.0):
+        problem = random_problem(0, n=20, p=60, lam=0.05, alpha=alpha)
+        solution = solve(A, w0, 60, lam=0.05, alpha=alpha)
+        torch.testing.assert_close(solution.w, dense_minimiser(problem, torch.arange(60)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("block_size", [None, 1000])
+def test_runs_are_bit_identical(method: Any, block_size: int | None) -> None:
+    A, w0 = data(1, n=50, p=5000)
+    A, w0 = A.float(), w0.float()
+
+    def run() -> Solution:
+        return solve(A, w0, 500, lam=1e-3, alpha=1.0, method=method, block_size=block_size)
+
+    one, other = run(), run()
+    assert torch.equal(one.w, other.w)
+    assert one.history == other.history
+
+
+def test_parameters_will_do_and_no_graph_is_made() -> None:
+    A, w0 = data()
+    solution = solve(A.requires_grad_(), torch.nn.Parameter(w0), 12, lam=0.05, alpha=1.0)
+    assert not solution.w.requires_grad
+
+
+def test_the_input_is_left_alone() -> None:
+    A, w0 = data()
+    kept = A.clone(), w0.clone()
+    solve(A, w0, 12, lam=0.05, alpha=1.0)
+    assert torch.equal(A, kept[0])
+    assert torch.equal(w0, kept[1])
+
+
+def test_too_few_iterations_are_reported() -> None:
+    A, w0 = data()
+    few = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", iterations=1)
+    assert few.iterations == 1
+    assert not few.converged
+    none = solve(A, w0, 12, lam=0.05, alpha=1.0, method="iht", iterations=0)
+    assert torch.equal(none.w[none.support], w0[none.support])
+
+
+def test_a_singular_system_is_reported() -> None:
+    A, w0 = torch.ones(4, 10), torch.linspace(1, 2, 10)
+    solution = solve(A, w0, 6, lam=0.0, alpha=1.0)
+    assert solution.jitter > 0
+    assert bool(solution.w.isfinite().all())
+    assert solution.objective == pytest.approx(0.0, abs=1e-3)
+
+
+GOOD: dict[str, Any] = {"A": torch.ones(3, 5), "w0": torch.ones(5), "k": 2, "lam": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"A": torch.ones(5)}, r"A must be n x p .* got shapes \(5,\) and \(5,\)"),
+        ({"A": torch.ones(3, 4)}, r"w0 of length p, got shapes \(3, 4\) and \(5,\)"),
+        ({"A": torch.ones(0, 5)}, r"got shapes \(0, 5\)"),
+        ({"A": torch.ones(3, 5) * 1j}, "must be real and on one device, got torch.complex64"),
+        ({"A": torch.ones(3, 5, device="meta")}, "on meta and torch.float32 on cpu"),
+        ({"A": "gradients"}, "A and w0 must be arrays or tensors"),
+        ({"A": torch.tensor([[1.0, 2, 3, 4, torch.nan]])}, "A holds NaN or infinite values"),
+        ({"A": torch.tensor([[1.0, 2, 3, 4, torch.inf]])}, "A holds NaN or infinite values"),
+        ({"w0": torch.tensor([1.0, 2, 3, 4, torch.nan])}, "w0 holds NaN or infinite values"),
+        ({"k": 6}, "k must be an integer from 0 to p = 5, got 6"),
+        ({"k": -1}, "k must be .* got -1"),
+        ({"k": 2.0}, "k must be .* got 2.0"),
+        ({"lam": -1.0}, "lam must be a finite number of at least 0, got -1.0"),
+        ({"lam": float("nan")}, "lam must be .* got nan"),
+        ({"lam": "auto"}, "lam must be a finite number of at least 0, got 'auto'"),
+        ({"alpha": float("inf")}, "alpha must be a finite number, got inf"),
+        ({"method": "obs"}, "method must be one of .*'bso'.* got 'obs'"),
+        ({"block_size": 0}, "block_size must be .* got block_size=0"),
+        ({"block_size": 2.5}, "block_size must be .* got block_size=2.5"),
+        ({"layers": [2.0, 3]}, r"layers=\[2.0, 3\]"),
+        ({"A": torch.ones(3, 5).double(), "alpha": 1e200}, "alpha"),
+        ({"block_size": 2, "layers": [2, 2]}, r"must add up to p = 5, .* layers=\[2, 2\]"),
+        ({"block_size": 2, "layers": [5, 0]}, r"layers=\[5, 0\]"),
+    ],
+)
+def test_errors_name_the_argument(wrong: dict[str, Any], message: str) -> None:
+    arguments = {**GOOD, **wrong}
+    with pytest.raises(ChitaError, match=message):
+        solve(**arguments)
+
+
+def test_a_numpy_integer_will_do_for_k() -> None:
+    solution = solve(**{**GOOD, "k": np.int64(2)})
+    assert len(solution.support) == 2
+    assert {field.name for field in fields(solution)} >= {"w", "support", "history"}
