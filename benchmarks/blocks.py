@@ -20,8 +20,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from chita.deploy.clock import timed
-from chita.methods.chita_bso import CHITA_BSO
+from chita.deploy.timing import timed
+from chita.methods.chita import CHITA_BSO
 from chita.model.weights import Weights
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.iht import refine_by_backsolve

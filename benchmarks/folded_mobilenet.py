@@ -30,7 +30,7 @@ from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.pruning.auto.metrics import Shape, lamp
 from chita.pruning.config import kept_weights
-from chita.solver.constraints.threshold import keep, top_k
+from chita.solver.constraints.constraint import keep, top_k
 
 NETWORK = zoo.get("mobilenetv1-folded")
 CHECKPOINT = "checkpoints/mobilenetv1_imagenet_folded.safetensors"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.zoo import NETWORKS

@@ -30,7 +30,7 @@ from chita import zoo
 from chita.errors import ChitaError
 from chita.files.checkpoint import load_checkpoint, save_checkpoint
 from chita.files.packed.container import assemble, take_apart
-from chita.files.packed.deflate import PATTERNS, deflate, inflate
+from chita.files.packed.planes import PATTERNS, deflate, inflate
 from chita.files.packed.read import unpack
 from chita.files.packed.write import pack
 from chita.model.weights import Weights

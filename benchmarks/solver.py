@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from chita.curvature.fisher import gradient_matrix
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 from chita.files.checkpoint import load_checkpoint
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights

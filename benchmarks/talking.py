@@ -21,7 +21,7 @@ from tempfile import gettempdir
 import torch
 
 from chita import data
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 from chita.model.accuracy import accuracy
 from chita.model.stream import SampleStream
 from chita.paper.networks import find_subjects

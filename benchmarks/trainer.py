@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from chita import zoo
 from chita.data import Batches, ImageData, Splits
-from chita.data.augment import pad_crop_flip
+from chita.data.preprocessing import pad_crop_flip
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.trainer import Training
 from chita.model.accuracy import accuracy

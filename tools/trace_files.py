@@ -1,4 +1,4 @@
-"""List the files of chita that one call of `chita.prune(model, batches, sparsity=0.9)` runs through.
+"""List the files that one call of `chita.prune(model, batches, sparsity=0.9)` runs through.
 
     python tools/trace_files.py
 
@@ -25,7 +25,8 @@ def traced_files() -> set[Path]:
     """Return the files that a call with the default method runs through."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(400, 8, generator=generator)
-    batches = list(zip(inputs.split(50), inputs[:, :3].argmax(1).split(50), strict=True))
+    labels = inputs[:, :3].argmax(1)
+    batches = [(inputs[i : i + 50], labels[i : i + 50]) for i in range(0, 400, 50)]
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
     found: set[str] = set()
 

@@ -18,8 +18,7 @@ import torch
 from chita.cli import launch
 from chita.cli.launch import first_rank_first, launched, resumable
 from chita.pruning.resume import StageFile
-from chita.solver.distributed import joined_ranks
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from tests.support.gloo import on_ranks
 
 PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]

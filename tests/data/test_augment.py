@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from chita.data.augment import crop_and_flip, pad_crop_flip
+from chita.data.preprocessing import crop_and_flip, pad_crop_flip
 
 
 def one_by_one(images: Tensor, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:

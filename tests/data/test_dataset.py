@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from chita import ChitaError
-from chita.data.augment import pad_crop_flip
 from chita.data.dataset import Batches, ImageData
+from chita.data.preprocessing import pad_crop_flip
 
 
 @pytest.fixture

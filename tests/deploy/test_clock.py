@@ -6,7 +6,7 @@ import time
 
 import torch
 
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 
 
 def test_it_gives_the_result_and_its_seconds() -> None:

@@ -14,8 +14,7 @@ from chita.deploy import speed
 from chita.deploy.speed import Comparison, compare, measure_speed
 from chita.deploy.timing import Timing
 from chita.errors import ChitaError
-from chita.report.speed import comparison_table
-from chita.report.tables import as_text
+from chita.report.tables import as_text, comparison_table
 from tests.deploy.sparse_models import normal, sparse, wide
 
 CPU = torch.device("cpu")

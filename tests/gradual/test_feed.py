@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.data import Batches, ImageData, Preprocessing, image_folder
-from chita.data.augment import pad_crop_flip
+from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.solver.ranks import Ranks

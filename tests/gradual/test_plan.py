@@ -1,7 +1,7 @@
 import pytest
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.schedules import one_shot, polynomial
+from chita.gradual.sparsifier import TrainingPlan
 
 
 def test_the_cubic_runs_from_the_first_pruning_step_to_the_last() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 import chita
 from chita.data import Batches
-from chita.data.augment import pad_crop_flip
+from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.feed import Feed, drawing, seed_of

@@ -7,9 +7,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.schedules import polynomial
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 
 SIZES = [8 * 32, 32 * 16, 16 * 4]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from chita import ChitaError
 from chita.methods.inverse import BlockDiagonal, Invert, cholesky
-from chita.methods.matrix_free import RowByRow, matrix_free
-from chita.methods.woodbury import Woodbury
+from chita.methods.m_fac import RowByRow, matrix_free
+from chita.methods.woodfisher import Woodbury
 from chita.solver.algorithm import Layout
 from tests.methods.dense import dense_inverse
 from tests.solver.problems import random_problem

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chita.methods.layer_wise import LayerInputs, LayerWise
+from chita.methods.l_obs import LayerInputs, LayerWise
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options
 from chita.solver.problem import Problem

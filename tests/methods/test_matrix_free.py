@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chita.methods import matrix_free as module
+from chita.methods import m_fac as module
 from chita.methods.inverse import BlockDiagonal
-from chita.methods.matrix_free import (
-    RowByRow,
-    SampleSpace,
-    WeightSpace,
-    matrix_free,
-    matrix_free_memory,
-)
+from chita.methods.m_fac import RowByRow, SampleSpace, WeightSpace, matrix_free, matrix_free_memory
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.batch import BlockBatch
 from tests.methods.dense import dense_inverse

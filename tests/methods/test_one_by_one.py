@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.methods import one_by_one as module
-from chita.methods.one_by_one import OneByOne, one_by_one_memory, remove_one_by_one
+from chita.methods import obs as module
+from chita.methods.obs import OneByOne, one_by_one_memory, remove_one_by_one
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options
 from chita.solver.solve import solve_problem

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.methods.diagonal import diagonal
 from chita.methods.inverse import Invert
-from chita.methods.matrix_free import RowByRow, matrix_free
+from chita.methods.m_fac import RowByRow, matrix_free
+from chita.methods.obd import diagonal
 from chita.methods.surgeon import Surgeon
-from chita.methods.woodbury import Woodbury
+from chita.methods.woodfisher import Woodbury
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options
 from chita.solver.problem import Problem

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chita.methods import swaps
+from chita.methods import cbs as swaps
+from chita.methods.cbs import Toggles, disjoint_swaps, perturbed, swap_round, swap_support
 from chita.methods.inverse import square_norms
-from chita.methods.swaps import Toggles, disjoint_swaps, perturbed, swap_round, swap_support
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from tests.solver.problems import dense_objective, random_problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chita.methods.without_first_order import WithoutFirstOrder
+from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options, Trace
 from chita.solver.solve import ALGORITHMS, solve_problem

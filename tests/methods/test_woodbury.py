@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from chita.methods.woodbury import Woodbury, woodbury_memory
+from chita.methods.woodfisher import Woodbury, woodbury_memory
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.batch import BlockBatch
 from tests.solver.problems import random_problem

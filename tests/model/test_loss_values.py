@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.model.batch import parse_batch
-from chita.model.loss_values import mean_loss, part_losses
+from chita.model.losses import mean_loss, part_losses
 from chita.model.stream import SampleStream
 from tests.curvature.truth import labels, normal
 

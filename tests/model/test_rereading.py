@@ -23,7 +23,7 @@ from torch.utils.data import (
 
 from chita import data
 from chita.model.batch import parse_batch
-from chita.model.rereading import known_size, order_is_fixed, repeats_samples
+from chita.model.sample_keys import known_size, order_is_fixed, repeats_samples
 from tests.support.pruning import Again, cut, points
 
 PAIRS = cut(points(100), 10)

@@ -1,7 +1,7 @@
 import pytest
 
-from chita.paper.entries import ENTRIES, METHODS
 from chita.paper.settings import paper_grid, quick_grid
+from chita.paper.table1 import ENTRIES, METHODS
 from chita.report import published as paper
 
 

@@ -8,7 +8,7 @@ from chita.paper import gradual as module
 from chita.paper.benchmark import run_benchmark
 from chita.paper.gradual import Gradual
 from chita.report.figures import new_figure
-from chita.report.published_gradual import MOBILENETV1, RESNET50
+from chita.report.published import MOBILENETV1, RESNET50
 from tests.paper.small import embedded, read_csv
 
 

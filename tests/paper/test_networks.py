@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from chita import data, zoo
-from chita.data.augment import pad_crop_flip
+from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.paper import networks

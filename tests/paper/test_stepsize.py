@@ -3,7 +3,7 @@ import torch
 
 from chita.paper.cells import Record
 from chita.paper.stepsize import curve, random_problem
-from chita.solver.constraints.threshold import hard_threshold
+from chita.solver.constraints.constraint import hard_threshold
 from chita.solver.stepsize import WITHIN
 
 

@@ -8,9 +8,8 @@ from chita.errors import ChitaError
 from chita.methods import METHODS
 from chita.paper import table1 as module
 from chita.paper.benchmark import run_benchmark
-from chita.paper.entries import ENTRIES
 from chita.paper.settings import Setting, paper_grid
-from chita.paper.table1 import Table1
+from chita.paper.table1 import ENTRIES, Table1
 from tests.paper.small import embedded, read_csv
 
 COLUMNS = [

@@ -12,8 +12,7 @@ from chita.model.weights import Weights
 from chita.pruning.agreement import agreed_ranks
 from chita.pruning.config import PruneConfig
 from chita.pruning.supports import Supports
-from chita.solver.distributed import joined_ranks
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from tests.support.gloo import on_ranks
 from tests.support.pruning import tiny
 

@@ -10,8 +10,7 @@ from transformers.pytorch_utils import Conv1D
 from chita import ChitaError
 from chita.model.batch import Batch
 from chita.model.weights import Weights
-from chita.pruning.bias_correction import DenseMeans
-from chita.pruning.repair import correct_biases
+from chita.pruning.repair import DenseMeans, correct_biases
 
 
 def random_batches(sizes: list[int], *shape: int, seed: int = 0) -> list[Batch]:

@@ -8,8 +8,8 @@ import torch
 import chita
 from chita import ChitaError
 from chita.methods import METHODS
-from chita.pruning import memory
-from chita.pruning.memory import check_memory, free_bytes
+from chita.pruning import storage as memory
+from chita.pruning.storage import check_memory, free_bytes
 from chita.solver.algorithm import Layout
 from tests.support.pruning import cut, points, same, snapshot, tiny
 

@@ -8,7 +8,7 @@ from transformers.pytorch_utils import Conv1D
 from chita.errors import ChitaError
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
-from chita.pruning.patterned import Patterned, choose_weights, input_matrices
+from chita.pruning.supports import Patterned, choose_weights, input_matrices
 
 
 def matrix_of(module: nn.Module) -> torch.Tensor:

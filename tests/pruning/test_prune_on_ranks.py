@@ -15,10 +15,9 @@ from chita.errors import ChitaError
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.algorithm import Layout
-from chita.solver.distributed import joined_ranks
 from chita.solver.division import Division
 from chita.solver.matrix.shared import SharedTarget
-from chita.solver.ranks import ALONE
+from chita.solver.ranks import ALONE, joined_ranks
 from tests.support.gloo import on_ranks
 
 RUNS: dict[str, dict[str, Any]] = {

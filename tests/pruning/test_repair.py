@@ -10,9 +10,8 @@ from chita import zoo
 from chita.model.batch import Batch
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.weights import Weights
-from chita.pruning.bias_correction import DenseMeans
 from chita.pruning.held_out import PartLosses
-from chita.pruning.repair import BATCH_NORM, BIASES, RepairRow, repair
+from chita.pruning.repair import BATCH_NORM, BIASES, DenseMeans, RepairRow, repair
 from tests.support.part_losses import losses
 
 

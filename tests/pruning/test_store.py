@@ -19,7 +19,7 @@ from chita.methods import get_method
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.auto.search import Forms
-from chita.pruning.store import SOLVES, plan_work
+from chita.pruning.storage import SOLVES, plan_work
 from chita.solver.algorithm import Layout
 from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.half import HalfTarget

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from chita.pruning.config import PruneConfig, kept_weights
-from chita.pruning.patterned import choose_weights
-from chita.pruning.supports import Supports, within_limits
+from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from tests.support.pruning import numbers, seeded
 

@@ -9,7 +9,7 @@ import chita
 from chita.curvature.fisher import gradient_matrix
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.continuation import shrink_support
+from chita.solver.iht import shrink_support
 from chita.solver.problem import Problem
 from tests.solver.problems import brute_force, dense_minimiser, dense_objective, random_problem
 from tests.support.pruning import digits, mlpnet

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.solver.algorithm import Layout
-from chita.solver.constraints.threshold import top_k
-from chita.solver.distributed import joined_ranks
+from chita.solver.constraints.constraint import top_k
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from chita.solver.solve import ALGORITHMS, solve_problem
 from tests.support.gloo import on_ranks
 

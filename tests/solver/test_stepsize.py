@@ -6,7 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chita.solver.constraints.threshold import top_k
+from chita.solver.constraints.constraint import top_k
 from chita.solver.problem import Iterate, Problem
 from chita.solver.stepsize import Path, backtracking_step, grow, lipschitz_step, paper_step
 from tests.solver.problems import dense_gradient, dense_objective, random_problem, sparse_point

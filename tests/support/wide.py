@@ -16,8 +16,8 @@ from torch import nn
 
 import chita
 from chita.solver.matrix import plan
-from chita.solver.matrix.disk import Disk
-from chita.solver.matrix.resident import resident_bytes
+from chita.solver.matrix.memory import resident_bytes
+from chita.solver.matrix.plan import Disk
 
 STATUS = Path("/proc/self/status")
 ROWS = 100  # A is 475 MB: 784 * 1000 + 1000 * 400 + 400 * 10 weights

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from chita import ChitaError, data, zoo
-from chita.data.augment import pad_crop_flip
 from chita.data.dataset import Batches, ImageData
+from chita.data.preprocessing import pad_crop_flip
 from chita.model.accuracy import accuracy
 from chita.zoo.training import Recipe, initialise, train
 

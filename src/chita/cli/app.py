@@ -17,9 +17,9 @@ from rich.markup import escape
 import chita
 from chita import data, zoo
 from chita.cli.bench import bench_command
-from chita.cli.device import pick_device
 from chita.cli.export import export_command
 from chita.cli.gradual import gradual_command
+from chita.cli.launch import pick_device
 from chita.cli.pack import inspect_command, pack_command, unpack_command
 from chita.cli.prune import prune_command
 from chita.cli.report import report_command

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from chita.cli.device import pick_device
+from chita.cli.launch import pick_device
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark

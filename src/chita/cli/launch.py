@@ -1,4 +1,4 @@
-"""A command on the ranks that torchrun has started; started without it, it is the only one."""
+"""Start a command on its device, on the ranks that torchrun started, if any."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ import torch.distributed as dist
 import typer
 from rich.console import Console
 
-from chita.cli.device import pick_device
 from chita.errors import ChitaError
 from chita.files.resumable import KeptRun
 from chita.files.run_folder import prepare_folder
-from chita.solver.distributed import joined_ranks
-from chita.solver.ranks import ALONE, Made, Ranks
+from chita.solver.ranks import ALONE, Made, Ranks, joined_ranks
+
+
+def pick_device(name: str | None) -> torch.device:
+    """The device called `name`, tried out; a GPU if there is one by default."""
+    try:
+        place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=place).item()
+    except (RuntimeError, AssertionError) as error:
+        raise ChitaError(f"device {name!r} cannot be used: {error}") from error
+    return place
 
 
 @contextmanager

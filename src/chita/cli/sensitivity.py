@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from chita import zoo
-from chita.cli.device import pick_device
+from chita.cli.launch import pick_device
 from chita.cli.trained import (
     AsJson,
     DataName,

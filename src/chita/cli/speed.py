@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 import typer
 
-from chita.cli.device import pick_device
+from chita.cli.launch import pick_device
 from chita.cli.source import open_source, random_images
 from chita.cli.trained import AsJson, Device, Source, SourceNetwork
 from chita.deploy.speed import measure_speed
@@ -16,7 +16,7 @@ from chita.errors import ChitaError
 from chita.files.run_folder import prepare_file
 from chita.files.whole import write_json
 from chita.report.console import say, say_json
-from chita.report.speed import choices_table, comparison_table
+from chita.report.tables import choices_table, comparison_table
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

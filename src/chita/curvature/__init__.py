@@ -2,7 +2,6 @@
 
 from chita.curvature.fisher import Gradients, gradient_matrix
 from chita.curvature.layer_inputs import layer_inputs
-from chita.model.loss_values import mean_loss, part_losses
-from chita.model.losses import Loss
+from chita.model.losses import Loss, mean_loss, part_losses
 
 __all__ = ["Gradients", "Loss", "gradient_matrix", "layer_inputs", "mean_loss", "part_losses"]

@@ -10,9 +10,8 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.batched import write_rows
+from chita.curvature.batched import row_bytes, rows_at_once, saved_tensors, write_rows
 from chita.curvature.row_by_row import Row, plain_row
-from chita.curvature.rows_at_once import row_bytes, rows_at_once, saved_tensors
 from chita.curvature.self_check import self_check
 from chita.errors import ChitaError
 from chita.model.batch import Batch, tensors_of

@@ -1,8 +1,9 @@
-"""One row of A by plain autograd: always right, and the truth the fast way is held against."""
+"""Gradients by plain autograd: one row of A, and the weights that no gradient reaches."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,11 @@ from torch.autograd.graph import GradientEdge
 from chita.errors import ChitaError
 from chita.model.batch import Batch
 from chita.model.losses import Loss, batch_loss
-from chita.model.weights import Weight
+from chita.model.modes import differentiable, evaluating
+from chita.model.weights import Weight, Weights
 from chita.solver.matrix.target import Place
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,65 @@ def dense_gradients(
     given: Any = inputs  # torch takes both kinds together; its annotations do not say so
     found = torch.autograd.grad(value, given, allow_unused=True)
     return tuple(None if gradient is None else gradient.to_dense() for gradient in found)
+
+
+def reached_weights(
+    model: nn.Module, weights: Weights, batches: Iterable[Batch], loss: Loss | None, *, named: bool
+) -> Weights:
+    """Leave out the weights that no gradient reaches, with a warning that names them.
+
+    Weights that the user chose by name are kept. If the gradients of all weights are zero, the loss
+    is flat at these weights, so that none can be ranked: all are kept.
+
+    Args:
+        model: any module.
+        weights: its prunable weights.
+        batches: calibration samples, as many as a stage uses, in mini-batches.
+        loss: of one mini-batch; None for the default.
+        named: whether the user chose the weights by name.
+
+    Raises:
+        ChitaError: the loss depends on none of the weights, and they are not named.
+    """
+    missing = unreached(model, weights, batches, loss)
+    if not missing:
+        return weights
+    names = ", ".join(missing)
+    if named or (len(missing) == len(weights.entries) and any(missing.values())):
+        logger.warning("no gradient of the loss reaches %s: pruned by magnitude alone", names)
+        return weights
+    if len(missing) == len(weights.entries):
+        raise ChitaError(
+            f"the loss depends on no prunable weight: no gradient reaches {names}; is the loss, or "
+            "the model's output, detached? method='magnitude' needs no gradients"
+        )
+    logger.warning(
+        "no gradient of the loss reaches %s: left dense, and not counted for the sparsity; name "
+        "them by include, or use method='magnitude', to prune them by magnitude",
+        names,
+    )
+    return weights.without(missing)
+
+
+def unreached(
+    model: nn.Module, weights: Weights, batches: Iterable[Batch], loss: Loss | None
+) -> dict[str, bool]:
+    """Find the weights whose gradients are zero, or do not exist, in all batches.
+
+    Stops at the first batch after which there are none, which normally is the first of all.
+
+    Returns:
+        The names of the weights; for each, whether it has gradients, all of them zero.
+    """
+    missing = list(weights)
+    flat: set[str] = set()
+    none = torch.zeros((), dtype=torch.bool, device=weights.device)
+    with evaluating(model), differentiable(weights):
+        for batch in batches:
+            found = plain_row(model, missing, batch.to(weights.device), loss).gradients
+            reached = torch.stack([none if g is None else g.any() for g in found]).tolist()
+            flat.update(w.name for w, g in zip(missing, found, strict=True) if g is not None)
+            missing = [weight for weight, yes in zip(missing, reached, strict=True) if not yes]
+            if not missing:
+                break
+    return {weight.name: weight.name in flat for weight in missing}

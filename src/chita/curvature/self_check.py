@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.batched import Chunk, seen_outputs
-from chita.curvature.per_sample.products import BLOCK, GPU_BLOCK
+from chita.curvature.per_sample.linear import BLOCK, GPU_BLOCK
 from chita.curvature.row_by_row import plain_row
 from chita.model.batch import Batch, map_tensors
 from chita.model.hooks import NotSeparableError

@@ -1,4 +1,4 @@
-"""From a picture of any size to what a network takes: the ImageNet crops and normalisation."""
+"""From an image of any size to a network's input: crops, normalisation, augmentation."""
 
 from __future__ import annotations
 
@@ -86,3 +86,42 @@ def _middle(image: Tensor, height: int, width: int) -> Tensor:
 def _resized(image: Tensor, height: int, width: int) -> Tensor:
     """Bilinear with antialiasing, which is what Pillow does."""
     return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
+
+
+PADDING = 4
+
+
+def pad_crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Shift every image by up to 4 pixels each way and mirror it with probability one half.
+
+    Args:
+        images: (N, C, H, W), any type; what is shifted in is zero, black before normalisation.
+        generator: a CPU generator, so that the choices are the same on every device.
+    """
+    top, left = torch.randint(2 * PADDING + 1, (2, len(images)), generator=generator)
+    flip = torch.rand(len(images), generator=generator) < 0.5
+    device = images.device
+    return crop_and_flip(images, top=top.to(device), left=left.to(device), flip=flip.to(device))
+
+
+def crop_and_flip(images: Tensor, *, top: Tensor, left: Tensor, flip: Tensor) -> Tensor:
+    """Crop each padded image at its own offset and mirror the chosen ones, all in one gather.
+
+    Args:
+        images: (N, C, H, W), padded here by 4 zeros on each side.
+        top: (N,) first row of each crop, in [0, 8].
+        left: (N,) first column of each crop, in [0, 8].
+        flip: (N,) bool.
+    """
+    count, channels, height, width = images.shape
+    device = images.device
+    padded = F.pad(images, (PADDING,) * 4)
+    rows = top[:, None] + torch.arange(height, device=device)
+    columns = left[:, None] + torch.arange(width, device=device)
+    columns = torch.where(flip[:, None], columns.flip(1), columns)
+    return padded[
+        torch.arange(count, device=device)[:, None, None, None],
+        torch.arange(channels, device=device)[None, :, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    ]

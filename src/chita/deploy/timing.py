@@ -1,14 +1,32 @@
-"""The same work done in several ways, timed in turns, and when one of them has won."""
+"""Timing: several ways to do the same work, timed in turns until one of them has won."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar
 
 import torch
 
-from chita.deploy.clock import timed
+Result = TypeVar("Result")
+
+
+def timed(work: Callable[[], Result], device: torch.device) -> tuple[Result, float]:
+    """What the work gives, and the seconds it takes."""
+    _wait(device)
+    began = perf_counter()
+    result = work()
+    _wait(device)
+    return result, perf_counter() - began
+
+
+def _wait(device: torch.device) -> None:
+    """Until all that was asked of a GPU is done."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
 
 WARM_UP = 3  # calls before the clock runs
 SHORTEST = 1e-4  # seconds that a way has in a turn, at least

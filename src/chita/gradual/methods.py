@@ -11,7 +11,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.pruner import GradualPruner
 from chita.gradual.rivals.dense import Dense
 from chita.gradual.rivals.dnw import DNW
@@ -21,7 +20,7 @@ from chita.gradual.rivals.rigl import RigL
 from chita.gradual.rivals.snfs import SNFS
 from chita.gradual.rivals.soft_threshold import SoftThreshold
 from chita.gradual.rivals.variational_dropout import VariationalDropout
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns
 
 

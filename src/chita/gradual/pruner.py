@@ -16,16 +16,15 @@ from chita.errors import ChitaError
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
-from chita.model.checks import check_model
 from chita.model.losses import Loss
 from chita.model.unwrap import unwrapped
-from chita.model.weights import apply_masks
+from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
-from chita.pruning.patterned import choose_weights
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import fingerprint
-from chita.solver.distributed import joined_ranks
+from chita.pruning.supports import choose_weights
+from chita.solver.ranks import joined_ranks
 
 logger = logging.getLogger(__name__)
 

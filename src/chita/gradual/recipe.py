@@ -10,9 +10,8 @@ from typing import Any
 
 import yaml
 
-from chita.data.augment import pad_crop_flip
 from chita.data.dataset import Augmentation
-from chita.data.preprocessing import RandomResizedCrop
+from chita.data.preprocessing import RandomResizedCrop, pad_crop_flip
 from chita.errors import ChitaError
 from chita.gradual.schedules import PruningSchedule, polynomial
 

@@ -19,17 +19,15 @@ from chita.gradual.epoch_file import EpochFile, Finished
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
 from chita.gradual.methods import get_method, make_sparsifier
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.schedules import cosine_restarts, one_shot
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Pass, Step, fastest
 from chita.model.accuracy import accuracy
 from chita.model.modes import convolution_trials, device_of, modes_restored
 from chita.model.weights import Patterns
 from chita.pruning.resume import fingerprint
-from chita.solver.distributed import joined_ranks
-from chita.solver.ranks import Ranks
+from chita.solver.ranks import Ranks, joined_ranks
 from chita.zoo.training import initialise
 
 logger = logging.getLogger(__name__)

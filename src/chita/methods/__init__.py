@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chita.errors import ChitaError
-from chita.methods.auto import AUTO
 from chita.methods.cbs import CBS
-from chita.methods.chita_bso import CHITA_BSO
-from chita.methods.chita_cd import CHITA_CD
-from chita.methods.chita_plus_plus import chita_plus_plus
+from chita.methods.chita import AUTO, CHITA_BSO, CHITA_CD, chita_plus_plus
 from chita.methods.l_obs import L_OBS
 from chita.methods.m_fac import M_FAC
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM

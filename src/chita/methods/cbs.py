@@ -1,15 +1,135 @@
-"""CBS (Yu et al., 2022): the support by swaps, then the exact joint update of what stays on it.
+"""CBS (Yu et al., 2022): the support by swaps, then the exact joint update on it.
 
 As in its paper, the gradient of the trained network is taken for zero. The rounds of swaps are few:
 more of them fit f to the n samples that A is made of, and the network no longer follows.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.methods.inverse import square_norms
 from chita.methods.method import Method
-from chita.methods.swaps import swap_support
-from chita.methods.without_first_order import WithoutFirstOrder
+from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import SupportThenUpdate
+from chita.solver.constraints.constraint import top_k
 from chita.solver.iht import refine_by_backsolve
-from chita.solver.options import Options
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
+
+SEEDS = 10  # perturbed magnitude solutions that the search may start from, beside magnitude's
+SPREAD = 0.1  # relative size of a perturbation
+CANDIDATES = 256  # weights on either side of a round of swaps: their Gram stays small
+
+
+def swap_support(
+    problem: Problem, x: Iterate, options: Options, trace: Trace
+) -> tuple[Iterate, bool]:
+    """The best of the starts, then rounds of swaps until none lowers f or the rounds are spent.
+
+    `options.iterations` bounds the rounds. Returns w0 on the support found.
+    """
+    start = problem.unmoved(x.support)
+    x = min([start, *perturbed(problem, start, options.seed)], key=lambda point: point.objective)
+    trace.history.append(x.objective)
+    norms = square_norms(problem.matrix.whole())
+    while not trace.spent:
+        trace.iterations += 1
+        swapped = swap_round(problem, x, norms)
+        if swapped is x:
+            return x, True
+        x = swapped
+        trace.history.append(x.objective)
+    return x, False
+
+
+def perturbed(problem: Problem, x: Iterate, seed: int) -> Iterator[Iterate]:
+    """Magnitude solutions of the size of x after small random changes of the magnitudes."""
+    generator = torch.Generator().manual_seed(seed)
+    w0 = problem.w0
+    for _ in range(SEEDS):
+        noise = torch.randn(len(w0), generator=generator).to(w0)
+        yield problem.unmoved(top_k(w0 * (SPREAD * noise).exp(), len(x.support)))
+
+
+@dataclass(frozen=True)
+class Toggles:
+    """What toggling each weight alone would do to f at a point."""
+
+    kept: Tensor  # (p,) bool
+    step: Tensor  # (p,), t
+    change: Tensor  # (p,)
+
+    @classmethod
+    def at(cls, problem: Problem, x: Iterate, norms: Tensor) -> Toggles:
+        """One pass over A."""
+        kept = torch.zeros_like(x.w, dtype=torch.bool).index_fill_(0, x.support, True)
+        step = torch.where(kept, -problem.w0, problem.w0)
+        change = step * problem.gradient(x) + step.square() * (norms + problem.mu) / 2
+        return cls(kept, step, change)
+
+    def best(self, kept: bool) -> Tensor:
+        """The candidates to prune (the kept) or to bring back (the pruned), at most CANDIDATES."""
+        index = (self.kept == kept).nonzero().squeeze(1)
+        least = self.change[index].topk(min(CANDIDATES, len(index)), largest=False)
+        return index[least.indices]
+
+
+def swap_round(problem: Problem, x: Iterate, norms: Tensor) -> Iterate:
+    """x after as many disjoint swaps as lower f; x itself if none does."""
+    toggles = Toggles.at(problem, x, norms)
+    out, back = toggles.best(kept=True), toggles.best(kept=False)
+    candidates = torch.cat([out, back])
+    columns = problem.matrix.columns(candidates).whole().double()
+    step = toggles.step[candidates].double()
+    cross = torch.outer(step, step) * (columns @ columns.t())
+    # Many tiny steps in sequence, which the CPU is best at.
+    swaps = disjoint_swaps(toggles.change[candidates].double().cpu(), cross.cpu(), len(out))
+    # What rounding made of the changes is checked; of fewer swaps less is lost.
+    while swaps:
+        toggled = candidates[torch.tensor(swaps, device=candidates.device).flatten()]
+        swapped = toggle(problem, x, toggles, toggled)
+        if swapped.objective < x.objective:
+            return swapped
+        swaps = swaps[: len(swaps) // 2]
+    return x
+
+
+def disjoint_swaps(change: Tensor, cross: Tensor, kept: int) -> list[tuple[int, int]]:
+    """Swaps that each lower f the most after those before, no candidate in two of them.
+
+    Args:
+        change: of f by each candidate alone, (c,); the `kept` ones come first.
+        cross: what each pair adds to that, (c, c).
+        kept: how many candidates are kept weights.
+
+    Returns:
+        Pairs of a kept and a pruned candidate, by their places among the candidates.
+    """
+    swaps: list[tuple[int, int]] = []
+    while len(swaps) < min(kept, len(change) - kept):
+        together = change[:kept, None] + change[kept:] + cross[:kept, kept:]
+        i, j = divmod(int(together.argmin()), len(change) - kept)
+        if not together[i, j] < 0:
+            break
+        swaps.append((i, kept + j))
+        change = change + cross[i] + cross[kept + j]
+        change[[i, kept + j]] = torch.inf  # used, and so it stays
+    return swaps
+
+
+def toggle(problem: Problem, x: Iterate, toggles: Toggles, index: Tensor) -> Iterate:
+    """x after toggling the weights at `index`: a pass over their columns alone."""
+    step = toggles.step[index]
+    w = x.w.index_add(0, index, step)
+    kept = toggles.kept.index_copy(0, index, ~toggles.kept[index])
+    rho = x.rho + problem.matrix.combine(index, step)
+    return Iterate(w, kept.nonzero().squeeze(1), rho, problem.objective(w, rho))
+
 
 CBS = Method(
     "cbs",

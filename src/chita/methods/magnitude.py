@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from chita.methods.method import Method
 from chita.solver.algorithm import Layout, begin
-from chita.solver.constraints.shares import top_k_by_layer
+from chita.solver.constraints.layer_counts import top_k_by_layer
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 

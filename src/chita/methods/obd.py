@@ -1,7 +1,37 @@
-"""OBD (LeCun et al. 1989): the diagonal Fisher, rank by w^2 h / 2, no update."""
+"""OBD (LeCun et al. 1989): a diagonal Fisher, ranking by w^2 h / 2, no update."""
 
-from chita.methods.diagonal import diagonal
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from chita.methods.inverse import square_norms
 from chita.methods.method import Method
 from chita.methods.surgeon import Surgeon
+from chita.solver.blocks.batch import BlockBatch
+from chita.solver.problem import Problem
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """1 / h, (b, B)."""
+
+    inverse: Tensor
+
+    def diagonal(self) -> Tensor:
+        return self.inverse
+
+    def product(self, v: Tensor) -> Tensor:
+        return self.inverse * v
+
+
+def diagonal(problem: Problem, batch: BlockBatch) -> Diagonal:
+    """OBD's inverse: one pass over A."""
+    h = square_norms(batch.stack(problem.matrix.whole())).add_(problem.mu)
+    # A zero column without ridge: its weight costs next to nothing to remove.
+    return Diagonal(1 / h.clamp_min_(torch.finfo(h.dtype).tiny))
+
 
 OBD = Method("obd", "fisher", Surgeon(diagonal))

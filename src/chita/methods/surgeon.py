@@ -1,25 +1,19 @@
-"""The surgeon: rank all weights by what it costs to remove each, remove the cheapest together.
+"""The surgeon: rank all weights by the cost of removing each, remove the cheapest together.
 
-Removing weight q alone, and moving the others so that the quadratic model of the loss rises least,
-costs w_q^2 / (2 [H^-1]_qq) and moves w by -H^-1 e_q w_q / [H^-1]_qq. The surgeon sums these moves
-over all weights P that it removes (Singh & Alistarh 2020, Frantar et al. 2021):
-
-    w  <-  w - H^-1[:, P] (w_P / diag_P),      then zeros on P.
-
-With the first-order term the model of the loss is g^T d + 1/2 d^T H d, which up to a constant is
-1/2 |w + d - v|_H^2 around its minimiser v = w - H^-1 g: all of this holds with v in place of w.
+With H = A^T A + mu I and mu = n lambda, the damped Fisher of the rivals is H / n: rankings and
+updates are the same with the inverse of either, and H is what the code works with.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from chita.methods.inverse import BlockDiagonal, Invert, square_norms
-from chita.solver.algorithm import Layout, begin
+from chita.solver.algorithm import Algorithm, Layout, begin
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
@@ -66,3 +60,21 @@ def _mend(problem: Problem, diagonal: Tensor) -> Tensor:
             broken,
         )
     return diagonal.maximum(least)
+
+
+@dataclass(frozen=True)
+class WithoutFirstOrder:
+    """An algorithm on the problem without its first-order term, which is that of offset 0."""
+
+    algorithm: Algorithm
+
+    def run(
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
+    ) -> tuple[Iterate, bool]:
+        begin(problem, k, trace)
+        still = replace(problem, offset=problem.offset.new_zeros(problem.matrix.n))
+        # Its objective is another one, which has no place in the history of this problem.
+        record = Trace(trace.limit)
+        point, settled = self.algorithm.run(still, k, layout, options, record)
+        trace.iterations, trace.jitter = record.iterations, record.jitter
+        return problem.at(point.w, point.support), settled

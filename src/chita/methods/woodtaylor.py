@@ -2,7 +2,7 @@
 
 from chita.methods.method import Method
 from chita.methods.surgeon import Surgeon
-from chita.methods.woodbury import Woodbury, woodbury_memory
+from chita.methods.woodfisher import Woodbury, woodbury_memory
 
 WOODTAYLOR = Method(
     "woodtaylor", "fisher", Surgeon(Woodbury(), first_order=True), memory=woodbury_memory

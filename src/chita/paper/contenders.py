@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chita.methods import METHODS, Method
-from chita.methods.matrix_free import RowByRow
+from chita.methods.m_fac import RowByRow
 from chita.methods.surgeon import Surgeon
-from chita.methods.woodbury import Woodbury, woodbury_memory
+from chita.methods.woodfisher import Woodbury, woodbury_memory
 from chita.paper.settings import TAYLOR, takes_too_long
 from chita.report import published as paper
 

@@ -1,17 +1,20 @@
-"""fig:first_order_term: the first-order term of CHITA++ on MLPNet, scaled by 1/m, 1 and 0.
-
-Beside it, the alpha of eq:estalpha, Trace(H) / Trace(Hessian of the loss), which 1/m stands for.
-"""
+"""fig:first_order_term: the first-order term of CHITA++ on MLPNet, scaled by 1/m, 1 and 0."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
 from chita import data
 from chita.model.accuracy import accuracy
+from chita.model.modes import device_of, evaluating
+from chita.model.weights import Weights
 from chita.paper.average import average
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
@@ -20,9 +23,58 @@ from chita.paper.panels import draw_lines
 from chita.paper.pose import pose_subject
 from chita.paper.settings import version_key
 from chita.paper.stages import run_stages
-from chita.paper.trace import fisher_trace, hessian_trace
 from chita.paper.write import Report, Row, as_markdown
 from chita.pruning.schedule import sparsities
+
+
+def fisher_trace(stored: Tensor) -> float:
+    """Trace of H = A^T A / n, from A as (p, n)."""
+    return float(stored.double().square().sum()) / stored.shape[1]
+
+
+def hessian_trace(
+    model: nn.Module,
+    weights: Weights,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    probes: int,
+    seed: int,
+) -> float:
+    """Trace of the Hessian of the mean cross-entropy over the prunable weights.
+
+    Hutchinson's estimate: the mean of v^T H v over random vectors v of signs; other vectors for
+    each batch.
+
+    Args:
+        model: in eval mode while this runs.
+        weights: its prunable weights.
+        batches: inputs and targets.
+        probes: vectors for each batch.
+        seed: of the vectors.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    device = device_of(model)
+    parameters = [weight.parameter for weight in weights]
+    total, samples = 0.0, 0
+    with evaluating(model), torch.enable_grad():
+        for inputs, targets in batches:
+            loss = cross_entropy(model(inputs.to(device)), targets.to(device))
+            gradients = torch.autograd.grad(loss, parameters, create_graph=True)
+            for _ in range(probes):
+                signs = [_signs(parameter, generator) for parameter in parameters]
+                products = torch.autograd.grad(gradients, parameters, signs, retain_graph=True)
+                curvature = sum(
+                    float((v * hv).sum()) for v, hv in zip(signs, products, strict=True)
+                )
+                total += curvature / probes * len(targets)
+            samples += len(targets)
+    return total / samples
+
+
+def _signs(parameter: nn.Parameter, generator: torch.Generator) -> Tensor:
+    bits = torch.randint(0, 2, parameter.shape, generator=generator)
+    return (2 * bits - 1).to(parameter)
+
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

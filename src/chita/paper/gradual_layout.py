@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chita.paper.write import Row, as_markdown
-from chita.report.published_gradual import TABLES, Published
+from chita.report.published import TABLES, Published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

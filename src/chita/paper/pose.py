@@ -14,12 +14,12 @@ from chita.curvature.fisher import gradient_matrix
 from chita.curvature.layer_inputs import layer_inputs
 from chita.errors import ChitaError
 from chita.methods import Method
-from chita.methods.layer_wise import LayerInputs
+from chita.methods.l_obs import LayerInputs
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.networks import Subject
 from chita.pruning.config import kept_weights
-from chita.pruning.memory import check_memory
+from chita.pruning.storage import check_memory
 from chita.solver.algorithm import Layout
 from chita.solver.dead_columns import DeadColumns, column_sizes
 from chita.solver.matrix.held import HeldMatrix

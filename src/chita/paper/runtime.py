@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.contenders import Contender, as_published, contenders

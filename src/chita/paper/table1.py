@@ -1,9 +1,4 @@
-"""tab:accuracy: every method at the paper's sparsities, as the paper picks lambda and as we do.
-
-"grid" is the setting of the row's grid with the best mean accuracy on the test set, as in the
-paper; "auto" is ridge="auto", chosen on held-out calibration samples. Each figure comes with the
-setting it was measured with and the number of settings that were compared for it.
-"""
+"""tab:accuracy: every method at the paper's sparsities, lambda chosen as in the paper or by us."""
 
 from __future__ import annotations
 
@@ -14,17 +9,81 @@ from itertools import product
 from typing import Any
 
 from chita.model.accuracy import accuracy
-from chita.paper import entries
 from chita.paper.average import standard_error
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
-from chita.paper.entries import Entry
 from chita.paper.networks import Subject
-from chita.paper.settings import DEFAULTS, Setting, has_no_ridge, paper_grid, version_key
+from chita.paper.settings import (
+    DEFAULTS,
+    PAPER_SCHEDULE,
+    PAPER_STAGES,
+    Setting,
+    has_no_ridge,
+    paper_grid,
+    version_key,
+)
 from chita.paper.table1_layout import draw_table1, table1_text
 from chita.paper.write import Report, Row
 from chita.pruning.prune import prune
 from chita.report import published as paper
+
+
+def _is_continued(setting: Setting) -> bool:
+    return setting.continuation > 0
+
+
+def _has_paper_stages(setting: Setting) -> bool:
+    return (
+        setting.stages == PAPER_STAGES
+        and setting.schedule == PAPER_SCHEDULE
+        and setting.hold == 0
+        and setting.continuation == 0
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of the table.
+
+    Attributes:
+        title: what the row is called.
+        method: the method that it shows.
+        takes: tells which settings of the method belong to the row.
+        main: whether to show the row even if nothing was measured for it.
+        in_paper: whether the paper's figures for the method stand beside it.
+    """
+
+    title: str
+    method: str
+    takes: Callable[[Setting], bool] = lambda setting: True
+    main: bool = True
+    in_paper: bool = True
+
+
+def _entries_of(method: str, title: str) -> list[Entry]:
+    if method == "chita-bso":
+        continued = f"{title}, continuation"
+        return [
+            Entry(title, method, lambda setting: not _is_continued(setting)),
+            Entry(continued, method, _is_continued, main=False, in_paper=False),
+        ]
+    if method == "chita++":
+        return [
+            Entry(f"{title}, paper's 15 stages", method, _has_paper_stages, main=False),
+            Entry(title, method, lambda setting: not _has_paper_stages(setting)),
+        ]
+    return [Entry(title, method)]
+
+
+# Each setting of a method belongs to exactly one of its rows. CHITA's single stage is chita-bso.
+ENTRIES = tuple(
+    entry
+    for method, title in paper.NAMES.items()
+    if method != "chita-cd"
+    for entry in _entries_of(method, title)
+)
+METHODS = tuple(dict.fromkeys(entry.method for entry in ENTRIES))
+
 
 COLUMNS = (
     "network",
@@ -63,7 +122,7 @@ class Table1:
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
             if subject.network.name in self.sparsities  # the paper has no folded MobileNetV1
-            for method in IMAGENET_METHODS.get(subject.name, entries.METHODS)
+            for method in IMAGENET_METHODS.get(subject.name, METHODS)
             for sparsity in self.sparsities[subject.network.name]
             for setting in self.grid(subject.network.name, method)
         ]
@@ -117,7 +176,7 @@ def _measured_rows(records: Sequence[Record]) -> Iterator[Row]:
     for network in dict.fromkeys(network for network, _ in by_place):
         sparsities = sorted(sparsity for name, sparsity in by_place if name == network)
         here = [_by_setting(by_place[network, sparsity]) for sparsity in sparsities]
-        for entry in entries.ENTRIES:
+        for entry in ENTRIES:
             groups = [_of_entry(each, entry) for each in here]
             if not (entry.main or any(groups)):
                 continue
@@ -182,7 +241,7 @@ def _published(network: str, entry: Entry, sparsity: float) -> float | None:
 def _imagenet_rows() -> Iterator[Row]:
     """Yield the paper's figures for the networks that need ImageNet."""
     for network, methods in IMAGENET_METHODS.items():
-        shown = [entry for entry in entries.ENTRIES if entry.main and entry.method in methods]
+        shown = [entry for entry in ENTRIES if entry.main and entry.method in methods]
         for entry, sparsity in product(shown, paper.SPARSITIES[network]):
             row = _row(network, entry, sparsity, "grid", {})
             yield {**row, "accuracy": NEEDS_IMAGENET}

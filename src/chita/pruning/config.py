@@ -28,7 +28,7 @@ from chita.pruning.auto.search import Forms
 from chita.pruning.floor import Floor
 from chita.pruning.schedule import sparsities
 from chita.solver.constraints.pattern import NM, Pattern, parse_pattern
-from chita.solver.matrix.sizes import parse_bytes
+from chita.solver.matrix.memory import parse_bytes
 from chita.solver.options import Options
 
 Ridge = float | Literal["auto"]

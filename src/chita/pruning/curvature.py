@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from chita.curvature.fisher import gradient_matrix
 from chita.curvature.layer_inputs import layer_inputs
-from chita.methods.layer_wise import LayerInputs
+from chita.methods.l_obs import LayerInputs
 from chita.model.weights import Weights
 from chita.pruning.auto.search import Forms
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
-from chita.pruning.store import check_store, fitting_memory, pick_store
+from chita.pruning.storage import check_store, fitting_memory, pick_store
 from chita.pruning.supports import Supports
 from chita.solver.division import Division
 from chita.solver.matrix.gradient_matrix import GradientMatrix

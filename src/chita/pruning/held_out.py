@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from chita.model.accuracy import accuracy
 from chita.model.batch import Batch
-from chita.model.loss_values import part_losses
-from chita.model.losses import Loss
+from chita.model.losses import Loss, part_losses
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks
 

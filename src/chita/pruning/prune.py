@@ -17,7 +17,7 @@ from chita.pruning.floor import Floor, sparsity_to_reach
 from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.solver.constraints.pattern import read_sparsity
-from chita.solver.distributed import joined_ranks
+from chita.solver.ranks import joined_ranks
 
 
 def prune(

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.reach import reached_weights
+from chita.curvature.row_by_row import reached_weights
 from chita.errors import ChitaError
-from chita.model.checks import check_finite, check_model
 from chita.model.counts import count
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
+from chita.model.weights import check_finite, check_model
 from chita.pruning.agreement import agreed_ranks
 from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import STEPS, Guard, Guarded
@@ -27,17 +27,16 @@ from chita.pruning.config import PruneConfig
 from chita.pruning.curvature import Around, Curvature
 from chita.pruning.floor_check import Judge
 from chita.pruning.held_out import HeldOut
-from chita.pruning.patterned import choose_weights
 from chita.pruning.repair import RepairRow, dense_means, repair
 from chita.pruning.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.pruning.resume import Finished, StageFile, describe_run
 from chita.pruning.stage_path import StagePath
 from chita.pruning.stage_problem import Posed
-from chita.pruning.supports import Supports, within_limits
+from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
-from chita.solver.matrix.resident import peak_memory_bytes
+from chita.solver.matrix.memory import peak_memory_bytes
 from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)

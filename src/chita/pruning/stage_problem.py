@@ -10,8 +10,7 @@ from torch import Tensor
 from chita.pruning.auto.metrics import Shape, metric_scale
 from chita.pruning.auto.search import Form
 from chita.solver.algorithm import Algorithm, Layout
-from chita.solver.constraints.constraint import Constraint
-from chita.solver.constraints.threshold import keep
+from chita.solver.constraints.constraint import Constraint, keep
 from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
 from chita.solver.division import Division
 from chita.solver.matrix.gradient_matrix import GradientMatrix

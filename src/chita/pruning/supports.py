@@ -2,18 +2,124 @@
 
 from __future__ import annotations
 
+import glob
+import logging
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
+from chita.errors import ChitaError
+from chita.model.axes import Axes, weight_axes
 from chita.model.weights import Weights
 from chita.pruning.allocation import allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
-from chita.pruning.patterned import Patterned
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.n_of_m import Groups
+from chita.solver.constraints.pattern import parse_pattern
+
+logger = logging.getLogger(__name__)
+
+
+def choose_weights(model: nn.Module, config: PruneConfig) -> Weights:
+    """The weights to prune: those of which a pattern, if there is one, fits the matrix.
+
+    The others stay dense, which is told, or is an error if the configuration is strict.
+    """
+    weights = Weights(model, config.include, config.exclude)
+    if config.pattern is None:
+        return weights
+    pattern, matrices = parse_pattern(config.pattern), input_matrices(model, weights)
+    unfit = [name for name, m in matrices.items() if m is None or not pattern.fits(*m.shape)]
+    if not unfit:
+        return weights
+    shapes = {weight.name: tuple(weight.parameter.shape) for weight in weights}
+    told = ", ".join(f"{name} {shapes[name]}" for name in unfit)
+    if config.strict or len(unfit) == len(matrices):
+        raise ChitaError(
+            f"pattern={config.pattern!r} does not divide the weights {told}; leave them out with "
+            "exclude, or take a pattern that fits" + (" or strict=False" if config.strict else "")
+        )
+    logger.warning("pattern %s does not divide %s: left dense", config.pattern, told)
+    excluded = config.exclude or ()
+    given = (excluded,) if isinstance(excluded, str) else tuple(excluded)
+    return Weights(model, config.include, (*given, *map(glob.escape, unfit)))
+
+
+class Patterned:
+    """A pattern over weights that it fits.
+
+    Args:
+        model: whose weights they are.
+        weights: of `choose_weights`, p in all.
+        name: of the pattern.
+
+    Attributes:
+        groups: for each layer, the places in it by group, (G, size of a group).
+        ids: the group of each weight, (p,).
+    """
+
+    def __init__(self, model: nn.Module, weights: Weights, name: str) -> None:
+        self.pattern, self.p = parse_pattern(name), weights.size
+        matrices = input_matrices(model, weights).values()
+        self.groups = [self.pattern.cut(matrix) for matrix in matrices if matrix is not None]
+        layers = zip(weights, self.groups, strict=True)
+        places = torch.cat([weight.start + groups for weight, groups in layers])
+        ids = torch.empty(weights.size, dtype=torch.int64)
+        ids[places] = torch.arange(len(places))[:, None].expand_as(places)
+        self.ids = ids.to(weights.device)
+
+    def kept(self, k: int) -> int:
+        """How many weights are kept, where k are asked for."""
+        return self.pattern.kept(self.p, k)
+
+    @cached_property
+    def constraint(self) -> Constraint:
+        return self.pattern.constraint(self.ids)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """How many weights at a time each layer may be cut into so that no group is cut."""
+        return tuple(_unit(groups) for groups in self.groups)
+
+    def counts(self, kept: Tensor) -> dict[int, int]:
+        """How many groups keep 0, 1, ... of their weights; numbers of which there are none are
+        left out.
+
+        Args:
+            kept: (p,) bool.
+        """
+        in_group = torch.bincount(self.ids[kept], minlength=sum(map(len, self.groups)))
+        return {c: groups for c, groups in enumerate(in_group.bincount().tolist()) if groups}
+
+
+def input_matrices(model: nn.Module, weights: Weights) -> dict[str, Tensor | None]:
+    """The places in each weight as a matrix (outputs, inputs), as matrix products take them; None
+    for a vector.
+
+    The inputs of a convolution are its kernel's positions times its channels, the channels of a
+    position side by side: (outputs, height, width, channels), as NHWC kernels have it.
+    """
+    axes = weight_axes(model, weights)
+    return {w.name: _input_matrix(axes[w.name]) if w.parameter.ndim > 1 else None for w in weights}
+
+
+def _input_matrix(axes: Axes) -> Tensor:
+    """The places 0, 1, ... of a weight, its outputs down and its inputs across."""
+    places = torch.arange(math.prod(axes)).view(axes)
+    by_output = places.permute(0, 2, 4, 1, 3)  # (groups, outputs, kernel, inputs)
+    return by_output.flatten(0, 1).flatten(1)
+
+
+def _unit(groups: Tensor) -> int:
+    """The first place after 0 where a cut separates no group; all layouts repeat from there."""
+    across = torch.zeros(groups.numel() + 1, dtype=torch.int64)
+    ones = torch.ones(len(groups), dtype=torch.int64)
+    across.index_add_(0, groups.amin(1) + 1, ones).index_add_(0, groups.amax(1) + 1, -ones)
+    return 1 + int((across.cumsum(0)[1:] == 0).nonzero()[0])
 
 
 def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:

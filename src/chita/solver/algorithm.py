@@ -17,8 +17,7 @@ from chita.solver.blocks.independent import (
     side_by_side,
     solve_apart,
 )
-from chita.solver.continuation import shrink_support
-from chita.solver.iht import Refine
+from chita.solver.iht import Refine, shrink_support
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 

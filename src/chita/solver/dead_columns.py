@@ -22,7 +22,7 @@ from torch import Tensor
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.constraints.constraint import Constraint
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.rescaled import ordinary
+from chita.solver.matrix.scaled import ordinary
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.ranks import ALONE, Ranks

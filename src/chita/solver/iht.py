@@ -1,4 +1,5 @@
-"""Iterative hard thresholding, alone and in cycles with a refinement (algorithm 3)."""
+"""Iterative hard thresholding, alone and in cycles with a refinement (algorithm 3), and
+continuation, which reaches a small support by way of larger ones."""
 
 from __future__ import annotations
 
@@ -9,6 +10,27 @@ from chita.solver.coordinate_descent import coordinate_descent
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.stepsize import Path, StepRule, backtracking_step, lipschitz_step, paper_step
+
+WIDEST = 0.5  # share of the weights to begin with
+
+
+def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
+    """A point with as many weights as x, reached in `steps` shrinking supports; x if it is better.
+
+    The sizes fall by a constant factor from half of the weights to k; each costs a backsolve.
+    """
+    k = problem.kept(x)
+    widest = max(k, int(WIDEST * problem.p))
+    if steps == 0 or k in (0, widest):
+        return x
+    point = problem.start(widest)
+    for step in range(1, steps + 1):
+        point = backsolve(problem, point).point
+        size = round(widest * (k / widest) ** (step / steps))
+        point = problem.at(*problem.project(point.w, size))
+    point = backsolve(problem, point).point
+    return point if point.objective < x.objective else x
+
 
 Refine = Callable[[Problem, Iterate, Options, Trace], Iterate]
 

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.solver.constraints.constraint import ANY_SUPPORT, AnySupport, Constraint
-from chita.solver.constraints.threshold import keep
+from chita.solver.constraints.constraint import ANY_SUPPORT, AnySupport, Constraint, keep
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.ranks import Ranks
 

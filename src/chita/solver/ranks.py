@@ -1,17 +1,23 @@
-"""Ranks: the processes that share the columns of A, and what they tell each other.
+"""Ranks: the processes that share the rows and columns of A, alone or in `torch.distributed`.
 
-Every rank holds some of the columns, all n rows of them, in the order of the ranks. Sums over
-columns end in a reduction of size n or n x n; everything else is local. One process alone is the
-same code with reductions that do nothing.
+Every rank calls the same reductions in the same order. A rank that fails writes its error where the
+others can read it and closes its connections, so that they end with that error and do not wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, TypeVar, cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
+
+from chita.errors import ChitaError
 
 Made = TypeVar("Made")
 
@@ -71,3 +77,137 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+TIMEOUT = timedelta(minutes=10)  # how long a rank waits for the others
+PATIENCE = 5.0  # seconds to wait for the word of a rank whose connection is closed
+FAILED = "failed"  # the key of the first error
+
+
+@contextmanager
+def joined_ranks() -> Iterator[Ranks]:
+    """All ranks of the process group, which must all come here; one alone if there is no group.
+
+    Raises:
+        ChitaError: another rank failed; the message is its error.
+    """
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        yield ALONE
+        return
+    # A group of our own: closing it leaves the user's as it was.
+    try:
+        ranks = ProcessRanks(dist.new_group(timeout=TIMEOUT))
+    except RuntimeError as error:
+        raise ChitaError(_silence(error)) from error
+    try:
+        ranks.total(0)  # none goes on, and perhaps away, while others are still connecting
+        yield ranks
+    except BaseException as error:
+        ranks.tell(error)
+        raise
+    finally:
+        ranks.close()
+
+
+class ProcessRanks(Ranks):
+    """The ranks of a process group."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        on_gpu = dist.get_backend(group) == "nccl"
+        gpu = f"cuda:{torch.cuda.current_device()}" if on_gpu else "cpu"
+        self._device = torch.device(gpu)
+        default = dist.distributed_c10d._get_default_store()
+        prefix = f"chita/{group.group_name}"
+        self._store = dist.PrefixStore(prefix, default)  # type: ignore[attr-defined]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return self._reduce(tensor, dist.ReduceOp.SUM)
+
+    def max(self, tensor: Tensor) -> Tensor:
+        return self._reduce(tensor, dist.ReduceOp.MAX)
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        sizes = torch.zeros(self.size, dtype=torch.int64)
+        sizes[self.rank] = len(tensor)
+        lengths = self.sum(sizes).tolist()
+        padded = tensor.new_zeros((max(lengths), *tensor.shape[1:]))
+        padded[: len(tensor)] = tensor
+        mine = self._carried(padded)
+        found = [torch.empty_like(mine) for _ in lengths]
+        self._call(lambda: dist.all_gather(found, mine, group=self._group))
+        parts = zip(found, lengths, strict=True)
+        return torch.cat([part[:length] for part, length in parts]).to(tensor.device)
+
+    def broadcast(self, tensor: Tensor, source: int) -> Tensor:
+        carried = self._carried(tensor)
+        first = dist.get_global_rank(self._group, source)
+        self._call(lambda: dist.broadcast(carried, first, group=self._group))
+        return carried.to(tensor.device)
+
+    def exchange(self, given: Tensor, bounds: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
+        columns = bounds[self.rank + 1] - bounds[self.rank]
+        sent = [(stop - start) * counts[self.rank] for start, stop in pairwise(bounds)]
+        received = [columns * count for count in counts]
+        mine = given.to(self._device).flatten().contiguous()
+        found = mine.new_empty(sum(received))
+        self._call(lambda: dist.all_to_all_single(found, mine, received, sent, group=self._group))
+        parts = zip(torch.split(found, received), counts, strict=True)
+        return [part.view(columns, count).to(given.device) for part, count in parts]
+
+    def from_first(self, make: Callable[[], Made]) -> Made:
+        box = [make() if self.rank == 0 else None]
+        first = dist.get_global_rank(self._group, 0)
+        self._call(lambda: dist.broadcast_object_list(box, first, group=self._group))
+        made: Any = box[0]
+        return cast(Made, made)
+
+    def tell(self, error: BaseException) -> None:
+        """Write down this rank's error for the others, unless one was there before."""
+        kind = "" if isinstance(error, ChitaError) else f"{type(error).__name__}: "
+        message = f"rank {self.rank} failed: {kind}{error}"
+        try:
+            self._store.compare_set(FAILED, "", message)
+        except Exception:  # the rank that keeps the store is gone: there is nobody to tell
+            return
+
+    def close(self) -> None:
+        """Close the connections; a rank that waits for this one then knows."""
+        group, self._group = self._group, None
+        dist.destroy_process_group(group)
+
+    def _reduce(self, tensor: Tensor, operation: Any) -> Tensor:
+        carried = self._carried(tensor)
+        self._call(lambda: dist.all_reduce(carried, operation, group=self._group))
+        return carried.to(tensor.device)
+
+    def _carried(self, tensor: Tensor) -> Tensor:
+        """A copy where the group can see it: on this rank's GPU for NCCL, else in main memory."""
+        return tensor.detach().to(self._device, copy=True).contiguous()
+
+    def _call(self, collective: Callable[[], Any]) -> None:
+        try:
+            collective()
+        except RuntimeError as error:
+            raise ChitaError(self._first_failure() or _silence(error)) from error
+
+    def _first_failure(self) -> str | None:
+        """What the first rank to fail has written, if it has had the time."""
+        waited = time.monotonic() + PATIENCE
+        while time.monotonic() < waited:
+            try:
+                if self._store.check([FAILED]):
+                    return str(self._store.get(FAILED).decode())
+            except RuntimeError:  # the store is gone with the rank that kept it
+                return None
+            time.sleep(0.05)
+        return None
+
+
+def _silence(error: Exception) -> str:
+    return (
+        "another rank ended without a word, or did not come within "
+        f"{TIMEOUT.total_seconds():.0f} s: all ranks must call chita.prune "
+        f"({str(error).split('. ')[0]})"
+    )

@@ -16,9 +16,8 @@ from chita.errors import ChitaError
 from chita.solver.active_set import active_set
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.backsolve import SINGULAR
-from chita.solver.blocks.batched_backsolve import batched_backsolve
-from chita.solver.blocks.batched_iht import batched_iht
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.solver.blocks.batched_solve import batched_backsolve, batched_iht
 from chita.solver.iht import no_refinement, refine_by_backsolve, refine_by_descent
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldMatrix

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chita.solver.matrix.rescaled import ordinary
+from chita.solver.matrix.scaled import ordinary
 from chita.solver.problem import Problem
 
 

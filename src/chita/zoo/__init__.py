@@ -15,8 +15,7 @@ from pathlib import Path
 
 from torch import nn
 
-from chita.data.augment import pad_crop_flip
-from chita.data.preprocessing import Preprocessing, RandomResizedCrop
+from chita.data.preprocessing import Preprocessing, RandomResizedCrop, pad_crop_flip
 from chita.errors import ChitaError
 from chita.zoo.mlpnet import MLPNet
 from chita.zoo.mobilenetv1 import MobileNetV1, MobileNetV1Folded

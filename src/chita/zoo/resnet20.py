@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from chita.zoo.shortcut import shortcut
+
+def shortcut(channels_in: int, channels: int, stride: int) -> nn.Module:
+    """The identity or, where the shape changes, a 1 x 1 convolution and batch norm."""
+    if stride == 1 and channels_in == channels:
+        return nn.Identity()
+    return nn.Sequential(
+        nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False), nn.BatchNorm2d(channels)
+    )
 
 
 class BasicBlock(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from chita.zoo.shortcut import shortcut
+from chita.zoo.resnet20 import shortcut
 
 CLASSES = 1000
 _EXPANSION = 4

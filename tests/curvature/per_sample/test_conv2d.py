@@ -54,7 +54,7 @@ def test_random_shapes(
 def test_pieces_smaller_than_the_layer(
     monkeypatch: pytest.MonkeyPatch, groups: int, batch: int
 ) -> None:
-    monkeypatch.setattr("chita.curvature.per_sample.products.BLOCK", 200)
+    monkeypatch.setattr("chita.curvature.per_sample.linear.BLOCK", 200)
     model = nn.Sequential(nn.Conv2d(8, 16, 3, groups=groups), nn.ReLU(True), head(16))
     assert_right(model, normal(9, 8, 5, 5), labels(9), batch=batch)
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from chita.curvature.per_sample.conv2d import sample_products
-from chita.curvature.per_sample.grouped import grouped_gradients
+from chita.curvature.per_sample.conv2d import grouped_gradients, sample_products
 from tests.curvature.truth import normal
 
 

@@ -42,7 +42,7 @@ def test_random_shapes(
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_pieces_smaller_than_the_layer(monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
-    monkeypatch.setattr("chita.curvature.per_sample.products.BLOCK", 150)
+    monkeypatch.setattr("chita.curvature.per_sample.linear.BLOCK", 150)
     assert_right(OverTheMiddle(7, 33, True), normal(20, 7), labels(20), batch=batch)
 
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.files.packed.deflate import FREQUENCIES, PATTERNS, RUNS, deflate, inflate
+from chita.files.packed.planes import FREQUENCIES, PATTERNS, RUNS, deflate, inflate
 
 
 @given(st.binary(max_size=500), st.sampled_from([PATTERNS, RUNS, FREQUENCIES]))

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from chita import ChitaError
-from chita.files.packed.deflate import PATTERNS, deflate
 from chita.files.packed.directory import Directory, Entry, read_directory, write_directory
+from chita.files.packed.planes import PATTERNS, deflate
 from chita.files.packed.support import Code
 
 GOOD: dict[str, Any] = {

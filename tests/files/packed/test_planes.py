@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.files.packed.deflate import RUNS, deflate
-from chita.files.packed.planes import decode, encode
+from chita.files.packed.planes import RUNS, decode, deflate, encode
 
 
 @given(st.binary(max_size=600), st.sampled_from([1, 2, 4, 8]))

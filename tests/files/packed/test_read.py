@@ -10,7 +10,7 @@ import torch
 
 from chita import ChitaError
 from chita.files.packed.container import assemble, take_apart
-from chita.files.packed.deflate import PATTERNS, deflate, inflate
+from chita.files.packed.planes import PATTERNS, deflate, inflate
 from chita.files.packed.read import read_packed, unpack
 from chita.files.packed.write import pack
 from tests.files.packed.states import small_state

@@ -1,7 +1,7 @@
 import pytest
 
 from chita import ChitaError
-from chita.files.packed.strict_json import parse
+from chita.files.packed.container import parse
 
 
 def test_json() -> None:

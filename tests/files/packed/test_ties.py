@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from chita.files.packed.ties import find_ties
+from chita.files.packed.write import find_ties
 
 
 def test_tied_weights_have_one_first_name() -> None:

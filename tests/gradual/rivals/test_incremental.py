@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.rivals.incremental import Incremental
 from chita.gradual.schedules import one_shot
+from chita.gradual.sparsifier import TrainingPlan
 from tests.gradual.training import SIZES, accuracy, run, sgd, small_model, small_plan, zeros
 
 

@@ -7,7 +7,7 @@ import torch
 from chita import zoo
 from chita.files.checkpoint import save_checkpoint
 from chita.model.accuracy import accuracy
-from chita.model.loss_values import mean_loss
+from chita.model.losses import mean_loss
 from chita.paper.networks import CHECKPOINTS, IMAGENET_CHECKPOINTS, find_subjects
 from chita.paper.robustness import specimens as any_specimens
 from chita.paper.robustness.specimens import SMALL, Small, find_specimens, trained_network

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from chita.paper.scale.case import Case, make, prunable_weights
-from chita.solver.distributed import joined_ranks
-from chita.solver.ranks import ALONE
+from chita.solver.ranks import ALONE, joined_ranks
 from tests.support.gloo import on_ranks
 
 CPU = torch.device("cpu")

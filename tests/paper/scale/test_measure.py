@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from chita.deploy import clock
+from chita.deploy import timing as clock
 from chita.errors import ChitaError
 from chita.paper.scale import measure as scale_measure
 from chita.paper.scale.case import Case

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chita.errors import ChitaError
 from chita.solver.blocks.batched_algebra import damped_solve, largest, lower_gram, times
-from chita.solver.constraints.threshold import top_k
+from chita.solver.constraints.constraint import top_k
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita.solver.backsolve import backsolve
-from chita.solver.blocks.batched_backsolve import PADDED, SHARE, alike, batched_backsolve
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem
+from chita.solver.blocks.batched_solve import PADDED, SHARE, alike, batched_backsolve
 from tests.solver.batches import Batch, check_equal, close
 from tests.solver.problems import dense_minimiser
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.solver.blocks.batched_iht import BatchedPath, batched_iht, paper_steps
+from chita.solver.blocks.batched_solve import BatchedPath, batched_iht, paper_steps
 from chita.solver.iht import iht
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem

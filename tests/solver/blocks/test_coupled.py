@@ -18,12 +18,11 @@ from chita.solver.blocks import independent as blocks_module
 from chita.solver.blocks.batch import BlockBatch, block_batches
 from chita.solver.blocks.coupled import Rules, joint_steps, talk
 from chita.solver.blocks.independent import alone, cut_blocks, one_by_one
-from chita.solver.distributed import joined_ranks
 from chita.solver.iht import iht, refine_by_backsolve
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from chita.solver.solve import ALGORITHMS, batched_bso, solve_problem
 from chita.solver.stepsize import paper_step
 from tests.solver.problems import dense_minimiser, dense_objective, random_problem

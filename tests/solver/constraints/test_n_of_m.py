@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from chita.errors import ChitaError
 from chita.solver.constraints import n_of_m as groups_module
-from chita.solver.constraints.constraint import ANY_SUPPORT
+from chita.solver.constraints.constraint import ANY_SUPPORT, top_k
 from chita.solver.constraints.n_of_m import Groups
-from chita.solver.constraints.threshold import top_k
 from chita.solver.stepsize import Path
 from tests.solver.limits import Limits, limits
 from tests.solver.problems import random_problem, sparse_point

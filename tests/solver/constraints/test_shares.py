@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.solver.constraints.shares import top_k_by_layer
+from chita.solver.constraints.layer_counts import top_k_by_layer
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 

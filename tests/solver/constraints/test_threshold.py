@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.solver.constraints.threshold import hard_threshold, top_k
+from chita.solver.constraints.constraint import hard_threshold, top_k
 
 
 @given(st.lists(st.integers(-4, 4), min_size=1, max_size=30), st.data())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chita.solver.matrix.disk import probe_disk
+from chita.solver.matrix.plan import probe_disk
 
 
 def test_figures_are_likely_and_nothing_is_left(

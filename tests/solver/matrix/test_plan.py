@@ -10,11 +10,10 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.matrix import plan
-from chita.solver.matrix.disk import Disk
 from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.half import HalfTarget
 from chita.solver.matrix.held import HeldTarget
-from chita.solver.matrix.plan import Planner, Work
+from chita.solver.matrix.plan import Disk, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
 from chita.solver.matrix.target import Demand, Target
 

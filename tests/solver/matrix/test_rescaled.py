@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from chita.solver.algorithm import Layout
-from chita.solver.distributed import joined_ranks
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldMatrix
-from chita.solver.matrix.rescaled import RescaledMatrix, ordinary
+from chita.solver.matrix.scaled import RescaledMatrix, ordinary
 from chita.solver.options import Options
 from chita.solver.problem import Problem
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from chita.solver.solve import ALGORITHMS, Solution, solve_problem
 from tests.solver.matrix.matrices import EXACT, ROUNDED, N, P, dense, numbers, picked, stored
 from tests.support.gloo import on_ranks

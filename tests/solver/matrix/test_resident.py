@@ -7,7 +7,7 @@ import sys
 
 import torch
 
-from chita.solver.matrix.resident import peak_memory_bytes, resident_bytes
+from chita.solver.matrix.memory import peak_memory_bytes, resident_bytes
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from chita.errors import ChitaError
-from chita.solver.matrix.sizes import format_bytes, parse_bytes
+from chita.solver.matrix.memory import format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(

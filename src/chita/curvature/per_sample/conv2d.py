@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.grad import conv2d_weight
 from torch.nn.modules.conv import _ConvNd
 
-from chita.curvature.per_sample.grouped import grouped_gradients
-from chita.curvature.per_sample.products import row_products
+from chita.curvature.per_sample.linear import row_products
 from chita.curvature.per_sample.registry import Piece, by_row, rule
 from chita.model.hooks import Call
 
@@ -99,3 +99,30 @@ def padded(conv: _ConvNd, x: Tensor) -> Tensor:
     padding = conv._reversed_padding_repeated_twice
     mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
     return functional.pad(x, padding, mode=mode) if any(padding) else x
+
+
+def grouped_gradients(
+    conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int, padding: tuple[int, int]
+) -> Tensor:
+    """The gradients of the weight, (entries, R).
+
+    Args:
+        conv: the layer.
+        x: its input, (R * m, C, H, W).
+        gradient: by its output, (R * m, O, H', W').
+        rows: R.
+        padding: the zeros around x that are not part of it yet.
+    """
+    size = (rows * conv.out_channels, conv.in_channels // conv.groups, *conv.kernel_size)
+    groups = rows * conv.groups
+    dtype = torch.promote_types(torch.promote_types(x.dtype, gradient.dtype), torch.float32)
+    x, gradient = (_side_by_side(tensor.to(dtype), rows) for tensor in (x, gradient))
+    weights: Tensor = conv2d_weight(  # type: ignore[no-untyped-call]
+        x, size, gradient, conv.stride, padding, conv.dilation, groups
+    )
+    return weights.reshape(rows, -1).t()
+
+
+def _side_by_side(tensor: Tensor, rows: int) -> Tensor:
+    """(R * m, C, H, W) -> (m, R * C, H, W)."""
+    return by_row(tensor, rows).transpose(0, 1).flatten(1, 2)

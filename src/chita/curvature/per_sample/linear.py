@@ -1,14 +1,52 @@
-"""Linear layers: outer products of output gradients and inputs."""
+"""Linear layers: outer products of output gradients and inputs, for each row of A."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor, nn
 
-from chita.curvature.per_sample.products import row_products
 from chita.curvature.per_sample.registry import Piece, rule
 from chita.model.hooks import Call
+
+BLOCK = 1 << 19
+GPU_BLOCK = 1 << 22
+"""Entries of A made at a time: few enough to be still in the cache when they are transposed."""
+
+
+def row_products(name: str, left: Tensor, right: Tensor) -> Iterator[Piece]:
+    """left_r @ right_r^T for every row r and group, in pieces.
+
+    Args:
+        name: of the parameter, whose shape is (groups * outputs, inputs).
+        left: (R, groups, outputs, K).
+        right: (R, groups, inputs, K).
+    """
+    dtype = torch.promote_types(torch.promote_types(left.dtype, right.dtype), torch.float32)
+    left, right = left.to(dtype), right.to(dtype)
+    rows, groups, outputs, _ = left.shape
+    inputs = right.shape[2]
+    block = BLOCK if left.device.type == "cpu" else GPU_BLOCK
+    if groups == 1:
+        step = max(1, block // (rows * inputs))
+        for first in range(0, outputs, step):
+            part = left[:, 0, first : first + step]
+            yield Piece(name, first * inputs, _transposed_product(part, right[:, 0]))
+    else:
+        step = max(1, block // (rows * outputs * inputs))
+        for first in range(0, groups, step):
+            some = slice(first, first + step)
+            product = torch.matmul(left[:, some], right[:, some].transpose(2, 3))
+            yield Piece(name, first * outputs * inputs, product.flatten(1).t())
+
+
+def _transposed_product(left: Tensor, right: Tensor) -> Tensor:
+    """(B, o, K) and (B, i, K) -> (o * i, B)."""
+    if left.shape[2] == 1:  # an outer product: made transposed at once
+        a, b = left[:, :, 0].t(), right[:, :, 0].t().contiguous()
+        return (a[:, None] * b[None]).flatten(0, 1)
+    return torch.bmm(left, right.transpose(1, 2)).flatten(1).t()
 
 
 @rule(nn.Linear)

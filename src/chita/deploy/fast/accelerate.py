@@ -60,8 +60,7 @@ class Accelerated:
         return any(row.chosen != DENSE for row in self.layers)
 
     def __str__(self) -> str:
-        from chita.report.speed import choices_table
-        from chita.report.tables import as_text
+        from chita.report.tables import as_text, choices_table
 
         return as_text(choices_table(self.layers))
 

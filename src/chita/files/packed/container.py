@@ -1,8 +1,4 @@
-"""The safetensors file around a packed state dict: three tensors of bytes and a checksum.
-
-Tensor by tensor, the header of safetensors would be a hundredth of a dense ResNet20, and a fourth
-of that network at 98 %. A packed file has a header for three parts, whatever the network.
-"""
+"""The safetensors file around a packed state dict: three tensors of bytes and a checksum."""
 
 from __future__ import annotations
 
@@ -15,7 +11,27 @@ from pathlib import Path
 from typing import Any
 
 from chita.errors import ChitaError
-from chita.files.packed.strict_json import parse
+
+
+def parse(content: bytes, what: str) -> Any:
+    """The JSON value; a key that is there twice is an error, as is anything that is no JSON.
+
+    Args:
+        content: UTF-8.
+        what: it is, for the message.
+    """
+    try:
+        return json.loads(content.decode(), object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise ChitaError(f"{what} is no JSON ({error})") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
 
 FORMAT = "chita.packed"
 VERSION = "1"

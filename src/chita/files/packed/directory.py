@@ -10,8 +10,8 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.files.packed import dtypes
-from chita.files.packed.deflate import PATTERNS, deflate, inflate
-from chita.files.packed.strict_json import parse
+from chita.files.packed.container import parse
+from chita.files.packed.planes import PATTERNS, deflate, inflate
 from chita.files.packed.support import FORMS, Code
 
 _MOST_DIMENSIONS = 64

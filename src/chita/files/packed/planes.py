@@ -1,19 +1,40 @@
-"""Values as byte planes, of which those that shrink are deflated.
-
-The first plane has the highest byte of every value, the last one the lowest. The highest byte of a
-float32 or bfloat16 weight has its sign and most of its exponent, which take few different values:
-it shrinks to a third or less. The lower bytes of trained weights are noise, and stay as they are.
-"""
+"""Values as byte planes, deflated (RFC 1951) where that makes them smaller."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from chita.errors import ChitaError
-from chita.files.packed.deflate import FREQUENCIES, RUNS, deflate, inflate
 from chita.files.packed.dtypes import Bytes
+
+_WINDOW = -zlib.MAX_WBITS  # no frame: the file has its own checksum
+PATTERNS = zlib.Z_DEFAULT_STRATEGY  # looks for what was there before, as in text
+RUNS = zlib.Z_RLE  # for runs of equal bytes alone
+FREQUENCIES = zlib.Z_HUFFMAN_ONLY  # for nothing, and gives frequent bytes few bits; the fastest
+
+
+def deflate(content: bytes, strategy: int) -> bytes:
+    """The stream of `content`."""
+    stream = zlib.compressobj(wbits=_WINDOW, memLevel=9, strategy=strategy)
+    return stream.compress(content) + stream.flush()
+
+
+def inflate(content: memoryview, limit: int) -> bytes:
+    """What the stream holds; a stream of more than `limit` bytes is refused."""
+    stream = zlib.decompressobj(wbits=_WINDOW)
+    try:
+        inflated = stream.decompress(content, limit + 1)
+    except zlib.error as error:
+        raise ChitaError(f"a deflated part is damaged ({error})") from error
+    if len(inflated) > limit:
+        raise ChitaError(f"a deflated part holds more than {limit} bytes")
+    if not stream.eof or stream.unused_data:
+        raise ChitaError("a deflated part is cut short or too long")
+    return inflated
+
 
 _SHORT = 64  # bytes that are not worth a try
 _SAMPLE = 2**12  # bytes that show whether a plane shrinks

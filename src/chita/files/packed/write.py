@@ -15,9 +15,22 @@ from chita.files.packed import dtypes, planes, support
 from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
-from chita.files.packed.ties import find_ties
 from chita.files.whole import as_path, write_whole
 from chita.model.unwrap import unwrapped
+
+
+def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Name -> the first name of the same tensor, for all but first names."""
+    first_on: dict[tuple[object, ...], str] = {}
+    ties: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        if tensor.numel() == 0:  # has no memory to share
+            continue
+        view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        first = first_on.setdefault(view, name)
+        if first != name:
+            ties[name] = first
+    return ties
 
 
 def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:

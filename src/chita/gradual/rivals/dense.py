@@ -8,8 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
-from chita.gradual.plan import TrainingPlan
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 
 

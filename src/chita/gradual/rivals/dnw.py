@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.rivals.dense_layers import bounded_counts, bounds
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
 from chita.solver.constraints.layer_counts import top_k_mask

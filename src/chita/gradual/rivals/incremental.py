@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import nn
 from torch.optim import Optimizer
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.rivals.dense_layers import bounded_counts, bounds
 from chita.gradual.rivals.masked import Masked
+from chita.gradual.sparsifier import TrainingPlan
 from chita.model.weights import Patterns
 from chita.pruning.config import kept_weights
 from chita.solver.constraints.layer_counts import top_k_mask

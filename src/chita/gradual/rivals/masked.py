@@ -11,8 +11,7 @@ from torch.optim import Optimizer
 
 from chita.errors import ChitaError
 from chita.gradual.mask import Mask
-from chita.gradual.plan import TrainingPlan
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
 from chita.solver.constraints.layer_counts import top_k_mask

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.rivals.masked import Masked
+from chita.gradual.sparsifier import TrainingPlan
 from chita.model.weights import Patterns
 from chita.solver.constraints.layer_counts import erk_counts, top_k_mask
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.plan import TrainingPlan
 from chita.gradual.rivals.dense_layers import bounded_counts, bounds
 from chita.gradual.rivals.masked import Masked
 from chita.gradual.rivals.rigl import drop, grow
+from chita.gradual.sparsifier import TrainingPlan
 from chita.model.weights import Patterns
 from chita.solver.constraints.layer_counts import share_out
 

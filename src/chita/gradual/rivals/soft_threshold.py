@@ -8,11 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from chita.gradual.plan import TrainingPlan
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
-from chita.solver.constraints.threshold import hard_threshold
+from chita.solver.constraints.constraint import hard_threshold
 
 DECAY = 0.3  # of s in a step, for each factor of e in the density that is too much
 HALVINGS = 30  # of the search for the last factor

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
-from chita.gradual.plan import TrainingPlan
-from chita.gradual.sparsifier import Sparsifier
+from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
-from chita.solver.constraints.threshold import keep, top_k
+from chita.solver.constraints.constraint import keep, top_k
 
 K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
 PRUNED_ABOVE = 3.0  # log alpha, from which on a weight is noise

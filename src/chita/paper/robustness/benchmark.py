@@ -12,9 +12,9 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from chita.deploy.clock import timed
+from chita.deploy.timing import timed
 from chita.model.accuracy import accuracy
-from chita.model.loss_values import mean_loss
+from chita.model.losses import mean_loss
 from chita.model.modes import device_of
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record

@@ -28,8 +28,8 @@ from chita.paper.robustness.tasks import (
     sequences,
     shuffled,
     signals,
+    train_small,
 )
-from chita.paper.robustness.train import train_small
 
 MLPNET_PAIRS = (("fc1", "fc2"),)
 RESNET20_PAIRS = tuple(

@@ -17,7 +17,7 @@ from chita.paper.scale.case import Case, prunable_weights
 from chita.paper.scale.fit import BOUNDS, MEMORY, Fit, draw_fits, fit_axis
 from chita.paper.scale.measure import measure
 from chita.paper.write import Report, Row, as_markdown
-from chita.solver.matrix.sizes import format_bytes
+from chita.solver.matrix.memory import format_bytes
 
 BLOCK = 10_000  # the paper's for ResNet50
 EXPLANATION = """\

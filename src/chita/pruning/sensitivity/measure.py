@@ -12,16 +12,14 @@ from torch import Tensor, nn
 from chita.errors import ChitaError
 from chita.model.accuracy import count_right
 from chita.model.batch import Batch
-from chita.model.checks import check_finite, check_model
 from chita.model.distill import distilled
-from chita.model.loss_values import mean_loss
-from chita.model.losses import Loss, cross_entropy
+from chita.model.losses import Loss, cross_entropy, mean_loss
 from chita.model.modes import convolution_trials
 from chita.model.stream import SampleStream
-from chita.model.weights import Patterns, Weight, Weights
+from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
 from chita.pruning.config import check_loss, kept_weights
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
-from chita.solver.constraints.threshold import hard_threshold
+from chita.solver.constraints.constraint import hard_threshold
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 

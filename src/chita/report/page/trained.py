@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.gradual.methods import METHODS
-from chita.report import published_gradual as gradual_paper
+from chita.report import published as gradual_paper
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import Part, axis, bar, bars, fact, number, point, section, table

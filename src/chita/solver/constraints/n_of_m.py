@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from chita.errors import ChitaError
-from chita.solver.constraints.constraint import Constraint, meeting_times
-from chita.solver.constraints.threshold import top_k
+from chita.solver.constraints.constraint import Constraint, meeting_times, top_k
 from chita.solver.ranks import ALONE, Ranks
 
 PADDING = 4  # groups are sorted as the rows of a matrix if that is at most so many times p

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.solver.constraints.constraint import Constraint
-from chita.solver.constraints.threshold import top_k
+from chita.solver.constraints.constraint import Constraint, top_k
 from chita.solver.ranks import ALONE, Ranks
 
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.model.fit import NAMED, check_fit
+from chita.files.fit import NAMED, check_fit
 
 
 def tensors(*names: str) -> dict[str, Tensor]:
