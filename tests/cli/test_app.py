@@ -16,6 +16,7 @@ import chita
 from chita.cli import app as cli
 from chita.cli.app import app, main
 from chita.errors import ChitaError
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize("out", [None, "network.safetensors"])
@@ -96,9 +97,15 @@ def test_version() -> None:
     ("arguments", "says"),
     [
         (["data", "get", "svhn"], "svhn"),
-        (["train", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
-        (["train", "mlpnet", "--out", "weights.pt"], "must end in .safetensors"),
-        (["train", "mlpnet", "--out", "nowhere/weights.safetensors"], "no folder nowhere to write"),
+        (
+            ["train", "mlpnet", "--data", "cifar10"],
+            naming("--data", "mnist", "mnist-slice", "cifar10"),
+        ),
+        (["train", "mlpnet", "--out", "weights.pt"], naming(".safetensors", "weights.pt")),
+        (
+            ["train", "mlpnet", "--out", "nowhere/weights.safetensors"],
+            naming("nowhere", "weights.safetensors"),
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments: list[str], says: str) -> None:

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from chita.cli.app import app
 from chita.errors import ChitaError
+from tests.support.messages import naming
 
 
 def run(*arguments: str) -> str:
@@ -46,5 +47,5 @@ def test_layers_can_be_left_out_and_a_missing_matplotlib_costs_the_figure_alone(
 
 
 def test_a_sparsity_beyond_the_ladder_is_refused() -> None:
-    with pytest.raises(ChitaError, match=r"at most 0\.98, got 0\.99"):
+    with pytest.raises(ChitaError, match=naming("sparsity", 0.98, 0.99)):
         run("--sparsity", "0.99")

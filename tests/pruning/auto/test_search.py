@@ -17,6 +17,7 @@ from torch import Tensor
 from chita import ChitaError, Solution
 from chita.pruning.auto.search import MASK, STEPS, Form, Forms, Guard, Guarded
 from chita.pruning.held_out import PartLosses
+from tests.support.messages import naming
 from tests.support.part_losses import losses
 
 METRICS, BLOCKS, TERMS = ("plain", "fisher", "lamp"), (None, 2000), (True, False)
@@ -241,7 +242,7 @@ def test_losses_that_are_no_numbers_lose(bad: float) -> None:
     assert (chosen.step, chosen.choice.held_out_loss) == (0.0, 5.0)
     assert {trial.to_dict()["loss"] for trial in chosen.trials} == {None, 5.0}
     for ridge in (None, 0.1):
-        with pytest.raises(ChitaError, match=f"held-out loss is {bad} for every candidate"):
+        with pytest.raises(ChitaError, match=naming("held-out loss", bad, "ridge")):
             World(lambda form, ridge, step: bad, mask=bad).stage(Guard(FORMS, ridge=ridge))
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from chita.errors import ChitaError
 from chita.pruning.sensitivity.advice import advise
 from tests.pruning.sensitivity.curves import curves
+from tests.support.messages import naming
 
 FLAT = (1.0, 1.0, 1.01, 1.1)
 STEEP = (2.0, 3.0, 4.0, 5.0)
@@ -53,7 +54,7 @@ def test_a_loss_that_breaks_is_avoided() -> None:
 
 @pytest.mark.parametrize("sparsity", [0.0, -0.1, 0.99])
 def test_outside_of_the_ladder_there_is_no_advice(sparsity: float) -> None:
-    with pytest.raises(ChitaError, match=r"at most 0\.98"):
+    with pytest.raises(ChitaError, match=naming("sparsity", 0.98, sparsity)):
         advise(curves([(10, FLAT)]), sparsity)
 
 
