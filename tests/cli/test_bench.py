@@ -37,7 +37,7 @@ def test_the_command_writes_four_files_and_resumes(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["table2"], naming("table2", "table1", "first-order", "stepsize")),
         (
@@ -57,8 +57,8 @@ def test_the_command_writes_four_files_and_resumes(
         (["table1", "--quick", "--checkpoints", "some"], naming("--quick", "--checkpoints")),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], says: str) -> None:
-    with pytest.raises(ChitaError, match=says):
+def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(ChitaError, match=message):
         bench(*arguments, "--out", str(tmp_path))
 
 

@@ -16,7 +16,7 @@ from chita.data import Preprocessing, RandomResizedCrop
 from chita.files.checkpoint import save_checkpoint
 from chita.zoo.training import initialise
 from tests.data.pictures import save_classes
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 
 
 @pytest.fixture(autouse=True)
@@ -84,12 +84,12 @@ def test_train_with_random_crops(tmp_path: Path) -> None:
         "train", "mobilenetv1", "--data", f"imagefolder:{tmp_path / 'pictures'}",
         "--val-split", "0.25", "--epochs", "1", "--out", tmp_path / "new.safetensors",
     )  # fmt: skip
-    assert "of the test set" in said
+    assert says(said, "test set", str(tmp_path / "new.safetensors"))
     assert load_file(tmp_path / "new.safetensors")["stem.bn.num_batches_tracked"] == 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["prune", "resnet50"], naming("resnet50", "--data", "imagefolder:DIR", "none")),
         (
@@ -110,8 +110,8 @@ def test_train_with_random_crops(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         run(*arguments)

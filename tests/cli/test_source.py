@@ -14,7 +14,7 @@ from chita.cli.source import open_source, random_images
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 from tests.support.pruning import mlpnet, same, snapshot
 
 
@@ -64,7 +64,7 @@ def test_a_run_that_is_named_like_a_network_is_not_taken_for_it(
     for unmistakable in ("./mlpnet", str(tmp_path / "mlpnet")):
         open_source(unmistakable, None)
         said = capsys.readouterr().out.strip()
-        assert said == f"mlpnet from {Path(unmistakable) / 'model.safetensors'}"
+        assert says(said, "mlpnet", str(Path(unmistakable) / "model.safetensors"))
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:

@@ -81,14 +81,14 @@ def test_an_unknown_method_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("rigl", naming("rigl", "evry", "every", "share", "until")),
         ("dnw", naming("dnw", "evry")),
         ("m-fac", naming("evry", "samples")),
     ],
 )
-def test_an_unknown_setting_is_told(name: str, says: str) -> None:
+def test_an_unknown_setting_is_told(name: str, message: str) -> None:
     model = small_model()
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         make_sparsifier(name, model, sgd(model), PLAN, evry=5)

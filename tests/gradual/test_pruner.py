@@ -17,7 +17,7 @@ from chita.errors import ChitaError
 from chita.gradual import GradualPruner, PruningSchedule
 from chita.model.weights import Weights
 from tests.gradual.loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network, train
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 from tests.support.pruning import cut, points, same, snapshot, tiny
 
 
@@ -230,7 +230,7 @@ def test_calls_that_do_not_fit_the_schedule(caplog: pytest.LogCaptureFixture) ->
         timed.begin_epoch("a", ())  # type: ignore[arg-type]
     pruner.step(())
     pruner.finalize()
-    assert "1 pruning steps that were not made" in caplog.text
+    assert says(caplog.text, 1, "pruning steps")
     pruner.step(())
     with pytest.raises(ChitaError, match=naming(2, "steps", "schedule")):
         pruner.step(())

@@ -16,7 +16,7 @@ from torch import nn
 from chita import ChitaError
 from chita.pruning.resume import StageFile
 from tests.support.interrupting import STAGES, interrupt_at, passes, prune
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 from tests.support.pruning import points, same, snapshot, tiny
 
 
@@ -49,7 +49,7 @@ def test_a_finished_run_makes_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "says"),
+    ("other", "message"),
     [
         ({"sparsity": 0.8}, naming("sparsity", 0.9, 0.8)),
         ({"solver": "cd"}, naming("solver", None, "cd")),
@@ -64,10 +64,10 @@ def test_a_finished_run_makes_way(tmp_path: Path) -> None:
         ({"seed": 1}, naming("seed", 0, 1)),
     ],
 )
-def test_other_arguments_are_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_other_arguments_are_refused(other: dict[str, Any], message: str, tmp_path: Path) -> None:
     unfinished(tmp_path)
     model = tiny()
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         prune(model, [points(24)], tmp_path, resume=True, **other)
     assert same(snapshot(model), snapshot(tiny()))
 
@@ -124,5 +124,5 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
         prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
-    assert "going on after stage 2 of 5" in caplog.text
+    assert says(caplog.text, "stage 2 of 5")
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

@@ -24,3 +24,8 @@ def _pattern(part: object) -> str:
     before = r"(?<!\w)(?<!\d\.)" if re.match(r"\w", text) else ""
     after = r"(?!\w|\.\d)" if re.search(r"\w$", text) else ""
     return before + re.escape(text) + after
+
+
+def says(text: str, *parts: object, without: str | None = None) -> bool:
+    """Whether a log line or an output has all of the parts; see `naming`."""
+    return re.search(naming(*parts, without=without), text) is not None

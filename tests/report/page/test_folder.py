@@ -32,7 +32,7 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("files", "says"),
+    ("files", "message"),
     [
         ({}, naming("result.json")),
         ({"notes.txt": "x", "other.json": "[]"}, naming("result.json")),
@@ -53,11 +53,11 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
     ],
 )
 def test_what_is_missing_or_damaged_is_named(
-    files: dict[str, str], says: str, tmp_path: Path
+    files: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content.encode("latin-1"))
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         read_folder(tmp_path)
 
 
