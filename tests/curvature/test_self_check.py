@@ -96,7 +96,7 @@ def test_attention(batch_first: bool) -> None:
 def test_batch_norm_without_running_statistics() -> None:
     norm = nn.BatchNorm2d(4, track_running_stats=False)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), head(4))
-    reason = ("gradients", "0.weight", "batch")
+    reason = ("gradients", "1.weight", "batch")
     assert_right(model, normal(12, 3, 5, 5), labels(12), batch=3, row_by_row=reason)
 
 

@@ -35,6 +35,7 @@ def judged(paths: dict[str, Any]) -> Comparison:
     return compare(paths, CPU, 1, {}, [])
 
 
+@pytest.mark.usefixtures("fake_clock")
 @pytest.mark.parametrize("slowdown", [1.3, 3.0])
 def test_a_slower_path_is_never_recommended(slowdown: float) -> None:
     found = judged({"dense": sleeping(0.002), "slow": sleeping(0.002 * slowdown)})
@@ -43,6 +44,7 @@ def test_a_slower_path_is_never_recommended(slowdown: float) -> None:
     assert found.to_dict()["use"] == "dense"
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_the_fastest_is_recommended_beside_slower_ones() -> None:
     seconds = {"slow": 0.012, "dense": 0.006, "csr": 0.001, "sums": 0.003}
     found = judged({name: sleeping(second) for name, second in seconds.items()})
@@ -50,6 +52,7 @@ def test_the_fastest_is_recommended_beside_slower_ones() -> None:
     assert says(found.advice, "batch 1", "csr", "form='csr'")
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_a_path_that_is_wrong_or_fails_is_not_timed() -> None:
     def fails() -> Tensor:
         raise RuntimeError("no such kernel\nand a long story")

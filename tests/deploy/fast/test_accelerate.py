@@ -52,6 +52,7 @@ def test_layers_are_timed_in_every_form_and_the_output_stays() -> None:
         torch.testing.assert_close(fast.model(inputs), model(inputs), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_a_faster_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerate_module, "LAYERS", (Sluggish,))
     monkeypatch.setitem(FORMS, "sums", lambda layer: layer.inner())  # type: ignore[operator]
@@ -64,6 +65,7 @@ def test_a_faster_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         torch.testing.assert_close(fast.model(x), layer(x))
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_nothing_is_changed_where_nothing_gains() -> None:
     model = nn.Sequential(sparse(nn.Linear(20, 10), 0.2), nn.ReLU(), sparse(nn.Linear(10, 5), 0.2))
     fast = chita.accelerate(model, normal(1, 20))
@@ -87,6 +89,7 @@ def test_a_form_that_is_asked_for_is_taken_wherever_it_fits(form: str) -> None:
     torch.testing.assert_close(fast.model(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_layers_that_gain_alone_stay_if_the_whole_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
