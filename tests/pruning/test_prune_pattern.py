@@ -173,7 +173,7 @@ def test_gradual_pruning_ends_in_the_pattern() -> None:
         ({"sparsity": 0.6, "pattern": "2:4"}, naming("sparsity", 0.5, 0.6, "pattern='2:4'")),
         ({"sparsity": 0.6, "pattern": "four"}, naming("pattern", "four")),
         ({"sparsity": "2:4", "allocation": "uniform"}, naming("2:4", "allocation")),
-        ({"sparsity": "2:4", "strict": True}, naming("2:4", "0.weight", "strict=False")),
+        ({"sparsity": "2:4", "strict": True}, naming("2:4", "first.weight", "strict=False")),
     ],
 )
 def test_what_is_refused(arguments: dict[str, Any], message: str) -> None:

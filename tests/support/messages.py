@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+NAMING = r"(?s)\A"  # how the patterns of `naming` begin
+
 
 def naming(*parts: object, without: str | None = None) -> str:
     """A pattern for `match=`: all of the parts, as whole words, in any order.
@@ -14,7 +16,7 @@ def naming(*parts: object, without: str | None = None) -> str:
     """
     wanted = "".join(f"(?=.*{_pattern(part)})" for part in parts)
     unwanted = f"(?!.*{_pattern(without)})" if without else ""
-    return rf"(?s)\A{unwanted}{wanted}"
+    return NAMING + unwanted + wanted
 
 
 def _pattern(part: object) -> str:
