@@ -1,4 +1,4 @@
-"""List the files of chita that one call of `chita.prune(model, batches, sparsity=0.9)` runs through.
+"""List the files of chita that a call of `chita.prune(model, batches, sparsity=0.9)` uses.
 
     python tools/trace_files.py
 
