@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from chita.deploy import speed
-from chita.deploy.speed import Comparison, compare, measure_speed
+from chita.deploy.speed import Comparison, compare, comparison_table, measure_speed
 from chita.deploy.timing import Timing
 from chita.errors import ChitaError
-from chita.report.tables import as_text, comparison_table
+from chita.report.tables import as_text
 from tests.deploy.sparse_models import normal, sparse, wide
 from tests.support.messages import naming, says
 
