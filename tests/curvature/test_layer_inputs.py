@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from chita.curvature.layer_inputs import layer_inputs
 from chita.errors import ChitaError
-from chita.model.modes import evaluating
+from chita.model.forward import evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import head, labels, normal

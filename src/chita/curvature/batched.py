@@ -16,9 +16,9 @@ from chita.curvature.per_sample.general import general
 from chita.curvature.per_sample.registry import rule_for
 from chita.curvature.row_by_row import Row, dense_gradients
 from chita.model.batch import Batch, tensors_of
+from chita.model.forward import logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, row_losses
-from chita.model.outputs import logits_of, run_model
 from chita.solver.matrix.target import Place
 
 # Room for what autograd keeps of one chunk; the gradients and windows come to some times as much.

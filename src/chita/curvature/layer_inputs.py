@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from chita.curvature.per_sample.conv2d import padded, windows
 from chita.errors import ChitaError
+from chita.model.forward import evaluating
 from chita.model.hooks import Owner, owners
 from chita.model.losses import Loss, batch_loss
-from chita.model.modes import evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weight, Weights
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from chita.model.example import Example, call
-from chita.model.modes import evaluating
+from chita.model.forward import Example, call, evaluating
 from chita.model.prunable import is_conv1d
 
 logger = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from chita.files.finite import finite_or_none
 from chita.model.axes import channel_dim
 from chita.model.batch import Batch
 from chita.model.batch_norm import batch_norm_layers, reestimate_batch_norm
+from chita.model.forward import device_of, evaluating
 from chita.model.hooks import owners
-from chita.model.modes import device_of, evaluating
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses

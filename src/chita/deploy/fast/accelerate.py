@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.deploy.example import agrees, check_example
 from chita.deploy.fast.forms import FORMS, swap
 from chita.deploy.fast.product import LAYERS, zero_share
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
 
 DENSE = "dense"
 CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)

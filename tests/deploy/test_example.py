@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from chita.deploy.example import agrees, check_example, difference
 from chita.errors import ChitaError
-from chita.model.example import agrees, call, check_example, difference
+from chita.model.forward import call
 
 
 def test_a_tensor_a_tuple_and_keywords() -> None:
