@@ -103,7 +103,7 @@ def test_a_head_that_is_the_embedding_is_left_dense_unless_asked_for(
 ) -> None:
     caplog.set_level(logging.INFO)
     assert names(Tied()) == ["hidden.weight"]
-    assert "head.weight is left dense: it is the embedding embedding as well" in caplog.text
+    assert "head.weight is left dense: it is shared with embedding" in caplog.text
     assert names(Tied(), include="head.weight") == ["embedding.weight"]
 
 
