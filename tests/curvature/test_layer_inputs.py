@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -15,13 +14,11 @@ from torch.nn import functional
 
 from chita.curvature.layer_inputs import layer_inputs
 from chita.errors import ChitaError
-from chita.model.modes import evaluating
+from chita.model.forward import evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import head, labels, normal
 from tests.support.messages import naming
-
-MODULE = import_module("chita.curvature.layer_inputs")
 
 
 def moments(model: nn.Module, x: Tensor, **keywords: Any) -> dict[str, Tensor]:
@@ -93,7 +90,7 @@ def test_convolutions(
     )
     x = normal(3, 2 * groups, 6, 7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MODULE, "WINDOW_ENTRIES", room)
+        patch.setattr("chita.model.windows.WINDOW_ENTRIES", room)
         found = moments(nn.Sequential(conv, nn.Tanh(), head(groups)), x)["0.weight"]
     expected = torch.stack([mean_outer(inputs) for inputs in conv_inputs(conv, x)])
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)

@@ -34,7 +34,7 @@ from chita.files.run_folder import write_run
 from chita.methods import METHODS
 from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
-from chita.model.modes import device_of
+from chita.model.forward import device_of
 from chita.pruning.allocation import RULES
 from chita.pruning.auto.metrics import METRICS
 from chita.pruning.config import BATCH, TRIED_METRICS, PruneConfig, Ridge

@@ -16,8 +16,8 @@ from chita.errors import ChitaError
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
+from chita.model.forward import unwrapped
 from chita.model.losses import Loss
-from chita.model.unwrap import unwrapped
 from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
 from chita.pruning.prune import prune

@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from chita.data.dataset import Images
 from chita.gradual.sparsifier import Sparsifier
-from chita.model.modes import buffers_restored, device_of
+from chita.model.forward import buffers_restored, device_of
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Pass, Step, fastest
 from chita.model.accuracy import accuracy
-from chita.model.modes import convolution_trials, device_of, modes_restored
+from chita.model.forward import convolution_trials, device_of, modes_restored
 from chita.model.weights import Patterns
 from chita.pruning.resume import fingerprint
 from chita.solver.ranks import Ranks, joined_ranks

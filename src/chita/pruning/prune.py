@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from chita.errors import ChitaError
+from chita.model.forward import convolution_trials
 from chita.model.losses import Loss
-from chita.model.modes import convolution_trials
 from chita.pruning.config import PruneConfig, Ridge
 from chita.pruning.floor import Floor, sparsity_to_reach
 from chita.pruning.result import PruneResult

@@ -54,7 +54,7 @@ def test_layers_are_timed_in_every_form_and_the_output_stays() -> None:
 
 @pytest.mark.usefixtures("fake_clock")
 def test_a_faster_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerate_module, "LAYERS", (Sluggish,))
+    monkeypatch.setattr(accelerate_module, "is_linear_map", lambda m: type(m) is Sluggish)
     monkeypatch.setitem(FORMS, "sums", lambda layer: layer.inner())  # type: ignore[operator]
     layer, x = sparse(Sluggish(8, 8), 0.5), normal(4, 8)
     fast = chita.accelerate(nn.Sequential(layer), x)
@@ -112,7 +112,7 @@ def test_layers_that_gain_alone_stay_if_the_whole_does_not(
         def forward(self, x: Tensor) -> Tensor:
             return torch.cat([self.layer(x), *(self.layer(row) for row in x.split(1))])
 
-    monkeypatch.setattr(accelerate_module, "LAYERS", (Sluggish,))
+    monkeypatch.setattr(accelerate_module, "is_linear_map", lambda m: type(m) is Sluggish)
     monkeypatch.setitem(FORMS, "csr", lambda layer: Slow(layer.inner()))  # type: ignore[operator]
     x = normal(4, 8)
     fast = chita.accelerate(RowByRow(), x)
