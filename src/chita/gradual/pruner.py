@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +19,7 @@ from chita.model.losses import Loss
 from chita.model.unwrap import unwrapped
 from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
+from chita.pruning.declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import fingerprint
@@ -28,11 +28,12 @@ from chita.solver.ranks import joined_ranks
 
 logger = logging.getLogger(__name__)
 
-# What the schedule decides is not for the caller to give.
-SETTINGS = {field.name for field in fields(PruneConfig)} - {
+# Options of chita.prune that the schedule decides, and floors, which search for a sparsity.
+SCHEDULED = (
     *("sparsity", "method", "stages", "schedule", "start", "hold"),
-    *("max_loss_increase", "min_accuracy"),  # which search for a sparsity
-}
+    *("max_loss_increase", "min_accuracy"),
+)
+SETTINGS = [name for name in options_of(PruneConfig) if name not in SCHEDULED]
 
 
 class GradualPruner(Sparsifier):
@@ -51,8 +52,8 @@ class GradualPruner(Sparsifier):
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
         stages: of each pruning step, from the sparsity of the one before to its own: more than one
             makes it CHITA++, on gradients taken anew for each stage.
-        arguments: others of `chita.prune`, such as samples, batch, ridge, block_size, first_order,
-            include, exclude and seed. Each step draws its samples from the next seed.
+        arguments: other options of `chita.prune`, such as samples, batch, ridge, block_size,
+            first_order, include, exclude and seed. Each step uses the next seed.
 
     Attributes:
         sparsities: of all pruning steps.
@@ -78,11 +79,13 @@ class GradualPruner(Sparsifier):
             self._epochs, schedule = schedule.epochs, schedule.sparsities
         self.sparsities = check_sparsities(schedule)
         self.steps_done = 0
-        if unknown := sorted(arguments.keys() - SETTINGS):
-            raise ChitaError(
-                f"{unknown[0]} is no argument here, where the schedule says how sparse each step "
-                f"is; those are {sorted(SETTINGS)}"
-            )
+        for name in arguments:
+            if name in SCHEDULED:
+                raise ChitaError(
+                    f"{name} cannot be set here, since the schedule decides the sparsity of each "
+                    f"step; the options are {SETTINGS}"
+                )
+        check_names(arguments, SETTINGS, "GradualPruner")
         arguments = {**arguments, "method": method, "stages": stages}
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
