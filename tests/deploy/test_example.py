@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from chita.model.example import agrees, call, check_example, difference
 from torch import nn
 
 from chita.deploy.example import agrees, check_example, difference
 from chita.errors import ChitaError
+from chita.model.forward import call
 from tests.support.messages import naming
 
 

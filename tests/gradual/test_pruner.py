@@ -189,7 +189,7 @@ def test_a_state_of_another_pruner_is_refused() -> None:
         ([0.5], {"method": "chita-xyz"}, naming("method", "chita-xyz")),
         (0.3, {}, naming("schedule", "PruningSchedule", 0.3)),
         (None, {}, naming("schedule", "PruningSchedule", None)),
-        ([0.5], {"start": 0.1}, naming("start", "samples")),
+        ([0.5], {"start": 0.1}, naming("start", "schedule")),
         ([0.5], {"method": "auto", "min_accuracy": 101}, naming("min_accuracy", "schedule")),
         (
             [0.5],

@@ -16,8 +16,7 @@ from chita.deploy.fast.forms import FORMS
 from chita.deploy.onnx_file import onnx_bytes, open_onnx, run_onnx
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example, difference
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
 from chita.report.tables import Table
 
 LAYER_BY_LAYER = "layer by layer"

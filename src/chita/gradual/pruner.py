@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +19,7 @@ from chita.model.forward import unwrapped
 from chita.model.losses import Loss
 from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
+from chita.pruning.declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import fingerprint
@@ -28,11 +28,12 @@ from chita.solver.ranks import joined_ranks
 
 logger = logging.getLogger(__name__)
 
-# The schedule determines these options.
-SETTINGS = {field.name for field in fields(PruneConfig)} - {
+# Options of chita.prune that the schedule decides, and floors, which search for a sparsity.
+SCHEDULED = (
     *("sparsity", "method", "stages", "schedule", "start", "hold"),
-    *("max_loss_increase", "min_accuracy"),  # these search for a sparsity
-}
+    *("max_loss_increase", "min_accuracy"),
+)
+SETTINGS = [name for name in options_of(PruneConfig) if name not in SCHEDULED]
 
 
 class GradualPruner(Sparsifier):
@@ -77,11 +78,13 @@ class GradualPruner(Sparsifier):
             self._epochs, schedule = schedule.epochs, schedule.sparsities
         self.sparsities = check_sparsities(schedule)
         self.steps_done = 0
-        if unknown := sorted(arguments.keys() - SETTINGS):
-            raise ChitaError(
-                f"GradualPruner does not accept {unknown[0]!r}, since the schedule determines the "
-                f"sparsities; the options are {sorted(SETTINGS)}"
-            )
+        for name in arguments:
+            if name in SCHEDULED:
+                raise ChitaError(
+                    f"{name} cannot be set here, since the schedule decides the sparsity of each "
+                    f"step; the options are {SETTINGS}"
+                )
+        check_names(arguments, SETTINGS, "GradualPruner")
         arguments = {**arguments, "method": method, "stages": stages}
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}

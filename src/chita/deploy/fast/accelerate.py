@@ -16,10 +16,9 @@ from chita.deploy.fast.forms import FORMS, swap
 from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example
+from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import is_linear_map
-from chita.model.modes import device_of, evaluating
 from chita.report.tables import Table, as_text
 
 DENSE = "dense"
