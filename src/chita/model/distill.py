@@ -19,7 +19,7 @@ At the dense weights the mean of a a^T is the Hessian of the divergence, the tru
 With c = 1, as labels have it, the first-order term of classes would be right in the mean. But near
 the dense weights it would be nothing but the noise of the draws, and few samples let a solver fit
 that; c is the share that is signal. With features, c a is right in the mean and small where f - f0
-is. `docs/unlabelled.md` has the measurements.
+is. `docs/howto/unlabelled.md` has the measurements.
 """
 
 from __future__ import annotations
