@@ -130,17 +130,17 @@ def test_torchrun(recipe: Path, tmp_path: Path) -> None:
         [
             sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
             "-m", "chita", "gradual", "mlpnet", "--device", "cpu", "--recipe", str(recipe),
-            "--json", "--out", str(tmp_path / "run"),
+            "--epochs", "2", "--json", "--out", str(tmp_path / "run"),
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     (line,) = (line for line in run.stdout.splitlines() if line.startswith("{"))
     record = json.loads(line)
-    alone = gradual("--recipe", recipe)
+    alone = gradual("--recipe", recipe, "--epochs", "2")
     assert record["nonzeros"] == alone["nonzeros"] == 3235
     assert abs(record["accuracy"] - alone["accuracy"]) < 1
     assert record["dense_accuracy"] == alone["dense_accuracy"]

@@ -17,6 +17,7 @@ import torch
 
 from chita.cli.app import app
 from chita.gradual.epoch_file import EpochFile
+from tests.support.processes import quick_context
 
 EPOCHS, STEPS = 6, 34  # of 17,000 images in batches of 500
 RECIPE = f"""
@@ -68,9 +69,7 @@ def die_in(owner: type, name: str, call: int) -> None:
 
 
 def exit_code(out: Path, recipe: Path, moment: Moment | None = None) -> int | None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chita.cli.app", "matplotlib.figure"])
-    process = context.Process(target=run, args=(out, recipe, moment))
+    process = quick_context().Process(target=run, args=(out, recipe, moment))
     process.start()
     process.join()
     return process.exitcode

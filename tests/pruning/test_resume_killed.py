@@ -22,6 +22,7 @@ import pytest
 from chita.cli.app import app
 from chita.pruning.resume import StageFile
 from tests.support.messages import says
+from tests.support.processes import quick_context
 
 STAGES = 8
 ARGUMENTS = [
@@ -61,9 +62,7 @@ def die_in(name: str, call: int) -> None:
 
 
 def start(out: Path, kill_at: tuple[str, int] | None = None) -> Any:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chita.cli.app"])
-    process = context.Process(target=run, args=(out, kill_at))
+    process = quick_context().Process(target=run, args=(out, kill_at))
     process.start()
     return process
 
