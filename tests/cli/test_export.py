@@ -31,6 +31,7 @@ def onnx() -> None:
         pytest.importorskip(package)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 @pytest.mark.parametrize("of", ["a run", "a checkpoint"])
 def test_the_file_answers_as_the_pruned_network_does(of: str, tmp_path: Path) -> None:

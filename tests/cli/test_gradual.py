@@ -52,6 +52,7 @@ def gradual(*arguments: str | Path) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.slow
 def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     record = gradual("--recipe", recipe, "--sparsity", "0.95", "--seed", "2", "--out", out)
@@ -81,12 +82,14 @@ def test_epochs_in_the_place_of_the_recipes(recipe: Path) -> None:
     assert [(row["epoch"], row["pruned"]) for row in record["epochs"]] == [(1, True), (2, True)]
 
 
+@pytest.mark.slow
 def test_from_scratch_needs_no_checkpoint(recipe: Path) -> None:
     record = gradual("--recipe", recipe, "--method", "rigl")
     assert record["dense_accuracy"] is None
     assert record["accuracy"] > 80
 
 
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
     recipe: Path,
     tmp_path: Path,
@@ -124,6 +127,7 @@ def test_what_is_wrong_is_told_before_the_work(arguments: list[str], message: st
         CliRunner().invoke(app, ["gradual", *arguments], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_torchrun(recipe: Path, tmp_path: Path) -> None:
     """Two ranks, which share each batch, end with one network, and one of them speaks."""
     run = subprocess.run(
@@ -149,6 +153,7 @@ def test_torchrun(recipe: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(

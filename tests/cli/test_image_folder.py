@@ -43,6 +43,7 @@ def untrained(name: str, folder: Path) -> Path:
     return folder / f"{name}.safetensors"
 
 
+@pytest.mark.slow
 def test_prune_over_train_and_val(tmp_path: Path) -> None:
     name = "mobilenetv1-folded"
     for part in ("train", "val"):
@@ -64,6 +65,7 @@ def test_prune_over_train_and_val(tmp_path: Path) -> None:
     assert zeros == 4_209_088 - record["nonzeros"] == pytest.approx(0.8 * 4_209_088, abs=1)
 
 
+@pytest.mark.slow
 def test_prune_over_one_folder_that_is_split(tmp_path: Path) -> None:
     save_classes(tmp_path / "pictures", classes=2, each=4)
     record: dict[str, Any] = json.loads(

@@ -25,6 +25,8 @@ from chita.solver.ranks import ALONE, Ranks
 from tests.support.gloo import on_ranks
 from tests.support.messages import says
 
+pytestmark = pytest.mark.slow
+
 PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
 PRUNE += ["--ridge", "0.01", "--device", "cpu"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

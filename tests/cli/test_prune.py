@@ -43,6 +43,7 @@ def test_json_has_what_is_promised() -> None:
     assert record["seed"] == 3
 
 
+@pytest.mark.slow
 def test_a_sparsity_may_be_a_pattern() -> None:
     record = prune("--sparsity", "2:4", "--method", "obd", "--samples", "50", "--ridge", "0.001")
     assert (record["pattern"], record["groups"]) == ("2:4", {"2": 32360 // 4})
@@ -70,6 +71,7 @@ def test_dead_weights_may_be_kept() -> None:
     assert dead > 100 and kept == 0
 
 
+@pytest.mark.slow
 def test_stages_beat_magnitude() -> None:
     magnitude = prune("--sparsity", "0.95", "--method", "magnitude")
     many = prune("--sparsity", "0.95", "--stages", "6", "--samples", "300", "--ridge", "0.001")
@@ -98,6 +100,7 @@ def test_out_holds_the_model_the_masks_and_the_story(tmp_path: Path) -> None:
     assert config["exclude"] == ["fc3.weight"]
 
 
+@pytest.mark.slow
 def test_same_seed_same_result() -> None:
     arguments = ("--samples", "100", "--stages", "2", "--seed", "5")
     first, second = prune(*arguments), prune(*arguments)
@@ -171,6 +174,7 @@ def test_what_does_not_go_together_is_told_first(arguments: list[str], message: 
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_a_run_in_the_folder_is_gone_on_with_or_left_alone(tmp_path: Path) -> None:
     """One that was finished takes no time to resume; one that was not is refused without."""
     arguments = ("--samples", "30", "--stages", "3", "--out", str(tmp_path))
@@ -217,6 +221,7 @@ def test_pruning_without_labels() -> None:
         prune("--loss", "labels")
 
 
+@pytest.mark.slow
 def test_a_floor_in_place_of_a_sparsity() -> None:
     """The most to try is then 0.99, or what is asked for."""
     arguments = ("--max-loss-increase", "0.05", "--samples", "100", "--stages", "6")

@@ -32,6 +32,7 @@ def invoke(*arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "speed.json"
     text = invoke(

@@ -122,6 +122,7 @@ def onnx() -> None:
         pytest.importorskip(package)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 def test_onnxruntime_says_why_it_is_no_path() -> None:
     model = sparse(nn.Linear(16, 4), 0.5).bfloat16()
@@ -130,6 +131,7 @@ def test_onnxruntime_says_why_it_is_no_path() -> None:
     assert says(found.left_out["onnxruntime"], "onnxruntime", "NOT_IMPLEMENTED")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 def test_onnxruntime_is_a_path() -> None:
     found = measure_speed(sparse(nn.Linear(16, 4), 0.5), normal(2, 16), 2)

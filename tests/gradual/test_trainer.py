@@ -24,6 +24,8 @@ from tests.gradual.small import RECIPE, linear_network, same, small_network, sma
 from tests.support.gloo import on_ranks
 from tests.support.messages import naming
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 STEPS = 4  # in an epoch: 220 images in batches of 50
 

@@ -33,9 +33,12 @@ LEFT = {
     "history.png", EpochFile.file,
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
+    ),
+]
 Moment = tuple[str, int]  # the number of a step, or of a file that is being written
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 from chita.errors import ChitaError
@@ -50,6 +51,7 @@ def outcomes(rank: int) -> dict[str, str]:
         return {name: outcome(ranks, config, **more) for name, (config, more) in own.items()}
 
 
+@pytest.mark.slow
 def test_two_ranks_agree_or_say_in_what_they_differ() -> None:
     first, second = on_ranks(2, outcomes)
     assert isinstance(first, dict), first

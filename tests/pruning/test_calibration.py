@@ -69,6 +69,7 @@ def passes(watch: Watch) -> list[tuple[Tensor, bool]]:
     return list(zip(watch.inputs, watch.with_gradients, strict=True))[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chita++", "auto"])
 @pytest.mark.parametrize("kind", LOADERS)
 def test_held_out_samples_are_never_in_the_gradients(kind: str, method: str) -> None:

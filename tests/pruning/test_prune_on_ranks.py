@@ -23,6 +23,8 @@ from chita.solver.ranks import ALONE
 from tests.support.gloo import on_ranks
 from tests.support.messages import naming
 
+pytestmark = pytest.mark.slow
+
 RUNS: dict[str, dict[str, Any]] = {
     "bso": {"method": "chita-bso", "ridge": 1e-2},
     "cd": {"method": "chita-cd", "ridge": 1e-2},

@@ -31,9 +31,12 @@ ARGUMENTS = [
 ]  # fmt: skip
 LEFT = {"model.safetensors", "masks.safetensors", "config.yaml", "result.json", StageFile.file}
 
-pytestmark = pytest.mark.skipif(
-    "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
+    ),
+]
 
 
 def run(out: Path, kill_at: tuple[str, int] | None = None) -> None:
