@@ -12,15 +12,14 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from chita import apply_masks, zoo
 from chita.cli import gradual as command
-from chita.cli.app import app
 from chita.data import Batches, load
 from chita.errors import ChitaError
 from chita.gradual.epoch_file import EpochFile
 from chita.model.accuracy import accuracy
+from tests.support.command import invoke
 from tests.support.messages import naming, says
 
 RECIPE = """
@@ -42,13 +41,8 @@ def recipe(tmp_path: Path) -> Path:
 
 def gradual(*arguments: str | Path) -> dict[str, Any]:
     """The JSON that `chita gradual` ends with."""
-    done = CliRunner().invoke(
-        app,
-        ["gradual", "mlpnet", "--device", "cpu", "--json", *map(str, arguments)],
-        catch_exceptions=False,
-    )
-    assert done.exit_code == 0, done.output
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    said = invoke("gradual", "mlpnet", "--device", "cpu", "--json", *arguments)
+    record: dict[str, Any] = json.loads(said.splitlines()[-1])
     return record
 
 
@@ -124,7 +118,7 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
 )
 def test_what_is_wrong_is_told_before_the_work(arguments: list[str], message: str) -> None:
     with pytest.raises(ChitaError, match=message):
-        CliRunner().invoke(app, ["gradual", *arguments], catch_exceptions=False)
+        invoke("gradual", *arguments)
 
 
 @pytest.mark.slow

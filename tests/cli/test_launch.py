@@ -14,14 +14,13 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from typer.testing import CliRunner
 
 from chita.cli import launch
-from chita.cli.app import app
 from chita.cli.launch import first_rank_first, launched, resumable
 from chita.pruning.resume import StageFile
 from chita.solver.distributed import joined_ranks
 from chita.solver.ranks import ALONE, Ranks
+from tests.support.command import invoke
 from tests.support.gloo import on_ranks
 from tests.support.messages import says
 
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.slow
 PRUNE = ["prune", "mlpnet", "--stages", "2", "--samples", "60", "--batch", "2", "--json"]
 PRUNE += ["--ridge", "0.01", "--device", "cpu"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-
-
-def alone(*words: str) -> str:
-    """What the command writes in this process."""
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def on_two_ranks(*words: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +43,7 @@ def on_two_ranks(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_two_ranks_do_what_one_process_does(tmp_path: Path) -> None:
     staged = [*PRUNE, "--method", "chita++"]  # auto has no objective where it goes half the way
-    one = alone(*staged, "--out", str(tmp_path / "one"))
+    one = invoke(*staged, "--out", str(tmp_path / "one"))
     two = on_two_ranks(*staged, "--out", str(tmp_path / "two"))
     assert two.returncode == 0, two.stderr
     assert sum(line.startswith("{") for line in two.stdout.splitlines()) == 1  # rank 0 alone speaks
@@ -100,7 +92,7 @@ def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> No
 def test_rank_0_alone_clears_the_folder(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone(*PRUNE, "--method", "magnitude", "--out", str(tmp_path))
+    invoke(*PRUNE, "--method", "magnitude", "--out", str(tmp_path))
 
     @contextmanager
     def one_of_two(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:

@@ -9,11 +9,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from chita import apply_masks, zoo
-from chita.cli.app import app
 from chita.errors import ChitaError
+from tests.support.command import invoke
 from tests.support.messages import naming, says
 
 EMBEDDED = zoo.NETWORKS["mlpnet"].embedded
@@ -21,11 +20,8 @@ EMBEDDED = zoo.NETWORKS["mlpnet"].embedded
 
 def prune(*arguments: str) -> dict[str, Any]:
     """The JSON that `chita prune` ends with."""
-    done = CliRunner().invoke(
-        app, ["prune", "mlpnet", "--json", *arguments], catch_exceptions=False
-    )
-    assert done.exit_code == 0
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    said = invoke("prune", "mlpnet", "--json", *arguments)
+    record: dict[str, Any] = json.loads(said.splitlines()[-1])
     return record
 
 
@@ -136,7 +132,7 @@ def test_same_seed_same_result() -> None:
 )
 def test_wrong_arguments_are_named(arguments: list[str], message: str) -> None:
     with pytest.raises(ChitaError, match=message):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+        invoke(*arguments)
 
 
 def test_checkpoint_with_other_keys_is_named(tmp_path: Path) -> None:
@@ -146,17 +142,13 @@ def test_checkpoint_with_other_keys_is_named(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "other.safetensors")
     arguments = ["prune", "mlpnet", "--data", "mnist-slice", "--checkpoint"]
     with pytest.raises(ChitaError, match=r"fc2\.weight.*extra\.weight"):
-        CliRunner().invoke(
-            app, [*arguments, str(tmp_path / "other.safetensors")], catch_exceptions=False
-        )
+        invoke(*arguments, tmp_path / "other.safetensors")
 
 
 def test_output_folder_is_tried_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ChitaError, match=naming(str(tmp_path / "file"))):
-        CliRunner().invoke(
-            app, ["prune", "mlpnet", "--out", str(tmp_path / "file")], catch_exceptions=False
-        )
+        invoke("prune", "mlpnet", "--out", tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -171,7 +163,7 @@ def test_output_folder_is_tried_before_the_work(tmp_path: Path) -> None:
 )
 def test_what_does_not_go_together_is_told_first(arguments: list[str], message: str) -> None:
     with pytest.raises(ChitaError, match=message):
-        CliRunner().invoke(app, arguments, catch_exceptions=False)
+        invoke(*arguments)
 
 
 @pytest.mark.slow

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import chita
-from chita.cli.app import app
 from chita.errors import ChitaError
 from chita.files.run_folder import write_run
+from tests.support.command import invoke
 from tests.support.messages import naming
 from tests.support.pruning import mlpnet
 
@@ -24,12 +23,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = {"network": "mlpnet"}
     write_run(folder, result.model, result.masks, config=config, record=result.to_dict())
     return folder
-
-
-def invoke(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 @pytest.mark.slow

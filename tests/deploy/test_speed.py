@@ -116,12 +116,6 @@ def test_a_model_that_answers_differently_each_time() -> None:
         measure_speed(Noisy(8, 4), normal(2, 8), 2)
 
 
-@pytest.fixture
-def onnx() -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 def test_onnxruntime_says_why_it_is_no_path() -> None:
