@@ -169,4 +169,4 @@ def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, stderr
     done = EpochFile.done(out)
     assert done is not None and 1 <= done[0] < 1000
-    assert says(stderr.splitlines()[-1], f"epoch {done[0]} of 1000", "--resume")
+    assert says(stderr.splitlines()[-1], f"epoch {done[0]}", 1000, "--resume")

@@ -45,11 +45,11 @@ def test_inspect(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
     chita.save(small_state() | {"[bold]": sparse((4, 4), 0.5)}, path)
     text = invoke("inspect", path)
-    assert says(text, "[bold]", "40x50", "deltas", "packed:")
+    assert says(text, "[bold]", "40x50", "deltas", "packed")
     report = json.loads(invoke("inspect", path, "--json"))
     assert report["packed"] and len(report["tensors"]) == 7
     invoke("unpack", path, path)
-    assert "plain:" in invoke("inspect", path)
+    assert says(invoke("inspect", path), "plain")
 
 
 def test_a_packed_file_is_a_checkpoint(tmp_path: Path) -> None:
