@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs format clean
+.PHONY: demo test quick check docs format clean
 
 # The stamp makes every target reinstall when the dependencies change, and only then.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -18,6 +18,10 @@ demo: $(VENV)/installed
 # One worker for each core, and one thread for each worker: small tests gain nothing from more.
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+
+# While working: all tests but the slow ones, in less than two minutes.
+quick: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
 check: $(VENV)/installed
 	$(BIN)/ruff format --check .
