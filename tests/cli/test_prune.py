@@ -50,7 +50,7 @@ def test_a_sparsity_may_be_a_pattern() -> None:
         (("--sparsity", "half"), "N:M such as 2:4"),
         (("--sparsity", ""), "N:M such as 2:4, got ''"),  # a variable of the shell that is not set
         (("--sparsity", "2:3", "--strict"), "does not divide"),
-        (("--sparsity", "0.9", "--strict"), "strict=True is for weights that a pattern"),
+        (("--sparsity", "0.9", "--strict"), "strict=True .*pattern"),
     ):
         with pytest.raises(ChitaError, match=says):
             prune("--method", "magnitude", *arguments)
@@ -217,7 +217,7 @@ def test_a_floor_in_place_of_a_sparsity() -> None:
 
 
 def test_a_report_needs_a_folder_and_is_written_there(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match=r"--report writes OUT/report\.html: give --out DIR"):
+    with pytest.raises(ChitaError, match=r"--report .*--out DIR"):
         prune("--report")
     prune("--report", "--method", "magnitude", "--out", str(tmp_path))
     assert "mlpnet pruned by" in (tmp_path / "report.html").read_text()

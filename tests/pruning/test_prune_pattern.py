@@ -165,12 +165,12 @@ def test_gradual_pruning_ends_in_the_pattern() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sparsity": "2:4", "method": "cbs"}, "'cbs' knows no patterns"),
-        ({"sparsity": "2:4", "method": "obs"}, "'obs' knows no patterns"),
+        ({"sparsity": "2:4", "method": "cbs"}, "'cbs' .*pattern='2:4'"),
+        ({"sparsity": "2:4", "method": "obs"}, "'obs' .*pattern='2:4'"),
         ({"sparsity": "4:2"}, "pattern must be"),
         ({"sparsity": 0.6, "pattern": "2:4"}, "sparsity must be at most 0.5 for pattern='2:4'"),
         ({"sparsity": 0.6, "pattern": "four"}, "pattern must be"),
-        ({"sparsity": "2:4", "allocation": "uniform"}, "do not go with it"),
+        ({"sparsity": "2:4", "allocation": "uniform"}, "2:4.*allocation"),
         ({"sparsity": "2:4", "strict": True}, "does not divide"),
     ],
 )

@@ -105,7 +105,7 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
 
 
 def test_a_folder_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match="resume=True needs checkpoints"):
+    with pytest.raises(ChitaError, match=r"resume=True .*checkpoints"):
         prune(tiny(), [points(24)], None, resume=True)
     (tmp_path / "file").touch()
     with pytest.raises(ChitaError, match="cannot write"):
