@@ -8,6 +8,7 @@ from chita.cli.trained import Trained, open_trained
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.model.accuracy import accuracy
+from tests.support.messages import naming
 from tests.support.pruning import mlpnet, same, snapshot
 
 
@@ -51,9 +52,9 @@ def test_the_seed_orders_calibration_alone() -> None:
 
 def test_weights_or_data_that_do_not_ship_are_asked_for() -> None:
     cpu = torch.device("cpu")
-    with pytest.raises(ChitaError, match="no trained resnet20 ships with chita: give --checkpoint"):
+    with pytest.raises(ChitaError, match=naming("resnet20", "--checkpoint")):
         open_trained(zoo.get("resnet20"), None, None, val_split=None, seed=0, place=cpu)
-    with pytest.raises(ChitaError, match=r"give --data imagefolder:DIR, got none"):
+    with pytest.raises(ChitaError, match=naming("resnet50", "--data", "imagefolder:DIR", "none")):
         open_trained(zoo.get("resnet50"), None, None, val_split=None, seed=0, place=cpu)
-    with pytest.raises(ChitaError, match=r"--val-split is for --data imagefolder:DIR, got 0\.5"):
+    with pytest.raises(ChitaError, match=naming("--val-split", "--data", "imagefolder:DIR", 0.5)):
         open_trained(zoo.get("mlpnet"), None, None, val_split=0.5, seed=0, place=cpu)

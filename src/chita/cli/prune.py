@@ -29,7 +29,7 @@ from chita.errors import ChitaError
 from chita.files.run_folder import write_run
 from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
-from chita.model.modes import device_of
+from chita.model.forward import device_of
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.option_text import read_shares

@@ -15,7 +15,7 @@ from chita.data import NAMES, Batches, Splits, image_folder, load
 from chita.data.dataset import Images
 from chita.errors import ChitaError
 from chita.files.checkpoint import load_checkpoint
-from chita.model.modes import device_of
+from chita.model.forward import device_of
 from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE, Ranks
 from chita.zoo import NETWORKS, Network

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.model.modes import convolution_trials
+from chita.model.forward import convolution_trials
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.declaration import add_options
 from chita.pruning.result import PruneResult

@@ -13,8 +13,8 @@ from chita.errors import ChitaError
 from chita.model.accuracy import count_right
 from chita.model.batch import Batch
 from chita.model.distill import distilled
+from chita.model.forward import convolution_trials
 from chita.model.losses import Loss, cross_entropy, mean_loss
-from chita.model.modes import convolution_trials
 from chita.model.stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
 from chita.pruning.config import kept_weights
