@@ -66,7 +66,7 @@ def test_right_answers_are_counted_wherever_there_are_classes() -> None:
 def test_what_has_no_right_answers(outputs: Any, targets: Any) -> None:
     assert count_right(outputs, targets) is None
     if isinstance(outputs, torch.Tensor):
-        with pytest.raises(ChitaError, match=r"an accuracy needs outputs \(samples, classes\)"):
+        with pytest.raises(ChitaError, match=r"accuracy needs outputs \(samples, classes\)"):
             accuracy(nn.Identity(), [(outputs, targets)])
 
 

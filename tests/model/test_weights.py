@@ -112,7 +112,7 @@ def test_lent_weights_come_back() -> None:
     model = network()
     weights = Weights(model)
     before = weights.vector()
-    with pytest.raises(KeyboardInterrupt), weights.lent(torch.zeros(weights.size)):
+    with pytest.raises(KeyboardInterrupt), weights.temporarily(torch.zeros(weights.size)):
         assert not bool(weights.vector().any())
         raise KeyboardInterrupt
     assert torch.equal(weights.vector(), before)
@@ -159,7 +159,7 @@ def test_masks_go_by_either_name_of_a_tied_weight() -> None:
 @pytest.mark.parametrize(
     ("name", "mask", "message"),
     [
-        ("fc.weight", torch.ones(3, 5, dtype=torch.bool), "'fc.weight', which is no parameter"),
+        ("fc.weight", torch.ones(3, 5, dtype=torch.bool), "'fc.weight', which is not a parameter"),
         ("3.weight", torch.ones(5, 3, dtype=torch.bool), r"shape \(3, 5\), got torch.bool of"),
         ("3.weight", torch.ones(3, 5), "must be a bool tensor .* got torch.float32"),
         ("3.weight", [True] * 15, "must be a bool tensor .* got list"),
