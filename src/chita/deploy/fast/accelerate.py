@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from chita.errors import ChitaError
 from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import is_linear_map
+from chita.report.tables import Table, as_text
 
 DENSE = "dense"
 CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)
@@ -62,8 +64,6 @@ class Accelerated:
         return any(row.chosen != DENSE for row in self.layers)
 
     def __str__(self) -> str:
-        from chita.report.tables import as_text, choices_table
-
         return as_text(choices_table(self.layers))
 
 
@@ -183,3 +183,15 @@ def _reason(timings: dict[str, Timing], best: str | None) -> str:
         return "no other form fits"
     kind = min(others, key=lambda name: others[name])
     return f"nothing gains: the best, {kind}, takes {others[kind] / dense:.2f} of the time"
+
+
+def choices_table(rows: Sequence[LayerChoice]) -> Table:
+    """Show the form that each layer takes, and the reason."""
+    table = Table("layer", "shape", title="layer by layer")
+    table.add_column("sparsity", justify="right")
+    table.add_column("form")
+    table.add_column("why")
+    for row in rows:
+        shape = " x ".join(str(size) for size in row.shape)
+        table.add_row(row.name or "-", shape, f"{row.sparsity:.2%}", row.chosen, row.reason)
+    return table
