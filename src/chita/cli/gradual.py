@@ -12,8 +12,8 @@ import typer
 from torch import nn
 
 from chita import zoo
-from chita.cli.launch import resumable
-from chita.cli.trained import AsJson, DataName, Device, NetworkName, Seed, ValSplit, open_trained
+from chita.cli.launch import open_with_data, resumable
+from chita.cli.shared_options import AsJson, DataName, Device, NetworkName, Seed, ValSplit
 from chita.errors import ChitaError
 from chita.files.run_folder import write_run
 from chita.files.whole import write_csv
@@ -62,7 +62,7 @@ def gradual_command(
     fresh = _starts_fresh(method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
     with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
-        trained = open_trained(
+        trained = open_with_data(
             known,
             checkpoint,
             data_name,

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import track
 
 from chita import zoo
-from chita.cli.launch import resumable
-from chita.cli.trained import (
+from chita.cli.launch import open_with_data, resumable
+from chita.cli.shared_options import (
     AsJson,
     DataName,
     Device,
@@ -22,9 +22,7 @@ from chita.cli.trained import (
     Include,
     NetworkName,
     Seed,
-    Trained,
     ValSplit,
-    open_trained,
     parse_allocation,
     parse_shares,
 )
@@ -47,6 +45,7 @@ from chita.report.console import say, say_json
 from chita.report.page.render import write_page
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.solver.constraints.pattern import read_sparsity
+from chita.zoo.trained import Trained
 
 SPARSITY = 0.9  # unless one is given
 
@@ -211,7 +210,7 @@ def prune_command(
     if memory is not None:  # who asks for a budget wants to know how it is kept
         logging.getLogger("chita.solver.matrix.plan").setLevel(logging.INFO)
     with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
-        trained = open_trained(
+        trained = open_with_data(
             known,
             checkpoint,
             data_name,

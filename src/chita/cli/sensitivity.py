@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from chita import zoo
-from chita.cli.launch import pick_device
-from chita.cli.trained import (
+from chita.cli.launch import open_with_data, pick_device
+from chita.cli.shared_options import (
     AsJson,
     DataName,
     Device,
@@ -19,7 +19,6 @@ from chita.cli.trained import (
     NetworkName,
     Seed,
     ValSplit,
-    open_trained,
 )
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
@@ -60,7 +59,7 @@ def sensitivity_command(
     if out is not None:
         prepare_folder(out)
     place = pick_device(device)
-    trained = open_trained(
+    trained = open_with_data(
         known, checkpoint, data_name, val_split=val_split, seed=seed, place=place
     )
     with step_bar("pruning layer by layer") as progress:
