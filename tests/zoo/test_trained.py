@@ -42,8 +42,8 @@ def test_a_network_its_run_and_its_checkpoint(run: Path, tmp_path: Path) -> None
     shutil.copy(run / "model.safetensors", alone / "m.safetensors")
     chita.save(open_trained(*find_trained(str(run))).model, alone / "packed.safetensors")
     for source, network in (
-        (run),
-        (run / "model.safetensors"),
+        (run, None),
+        (run / "model.safetensors", None),
         (alone / "m.safetensors", "mlpnet"),
         (alone / "packed.safetensors", "mlpnet"),
     ):

@@ -25,7 +25,7 @@ from chita.cli.sensitivity import sensitivity_command
 from chita.cli.speed import speed_command
 from chita.cli.train import train_command
 from chita.errors import ChitaError
-from chita.report.console import say
+from chita.report.console import show
 
 app = typer.Typer(
     help="Prune trained neural networks by combinatorial optimisation.",
@@ -52,7 +52,7 @@ app.command("report")(report_command)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"chita {metadata.version('chita')}")
+        show(f"chita {metadata.version('chita')}")
         raise typer.Exit
 
 

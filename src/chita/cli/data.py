@@ -8,7 +8,7 @@ import typer
 
 from chita import data
 from chita.data.sources import SOURCES
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.progress import step_bar
 
 
@@ -19,4 +19,4 @@ def get_command(
     with step_bar(f"fetching {name}") as progress:
         where = data.get(name, progress=progress)
     data.load(name)  # files that were here before may be damaged
-    say(f"{name} is in {where}")
+    show(f"{name} is in {where}")

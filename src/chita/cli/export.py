@@ -9,7 +9,7 @@ import typer
 
 from chita.cli.shared_options import Source, SourceNetwork
 from chita.deploy.onnx_file import export_onnx
-from chita.report.console import say
+from chita.report.console import show
 from chita.zoo.trained import find_trained, open_trained, random_images
 
 
@@ -22,7 +22,7 @@ def export_command(
 ) -> None:
     """Write a network as an ONNX file for any batch size, checked against onnxruntime."""
     known, checkpoint = find_trained(source, network)
-    say(f"{known.name} from {checkpoint}")
+    show(f"{known.name} from {checkpoint}")
     model = open_trained(known, checkpoint, with_data=False).model
     worst = export_onnx(model.eval(), random_images(known, 2), out)
-    say(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")
+    show(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")

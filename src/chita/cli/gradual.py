@@ -24,7 +24,7 @@ from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.progress import step_bar
 from chita.zoo import Network
 
@@ -107,9 +107,9 @@ def gradual_command(
     }
     if out is not None:
         _write(out, model, known, recipe, history, config=config, record=record)
-    say(_summary(record))
+    show(_summary(record))
     if as_json:
-        say_json(record)
+        show_json(record)
 
 
 def _starts_fresh(method: str, checkpoint: Path | None) -> bool:

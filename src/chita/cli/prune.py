@@ -41,7 +41,7 @@ from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import StageFile
 from chita.pruning.schedule import MESHES
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.page.render import write_page
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.solver.constraints.pattern import read_sparsity
@@ -242,9 +242,9 @@ def prune_command(
         }
         if out is not None:
             _write(out, result, given, record, page=report)
-    say(layer_table(result), counts_table(result.counts), summary_table(record))
+    show(layer_table(result), counts_table(result.counts), summary_table(record))
     if as_json:
-        say_json(record)
+        show_json(record)
 
 
 def _reestimate(trained: Trained) -> None:

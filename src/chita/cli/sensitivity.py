@@ -26,7 +26,7 @@ from chita.files.whole import write_csv, write_json
 from chita.pruning.sensitivity.advice import advise
 from chita.pruning.sensitivity.measure import LADDER, sensitivity
 from chita.pruning.sensitivity.show import draw_sensitivity, sensitivity_table
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.progress import step_bar
 
 logger = logging.getLogger(__name__)
@@ -89,6 +89,6 @@ def sensitivity_command(
             draw_sensitivity(out / "sensitivity.png", result, title=title)
         except ChitaError as error:  # the figures are worth more than their drawing
             logger.warning("sensitivity.png is not drawn: %s", error)
-    say(sensitivity_table(result), str(advice))
+    show(sensitivity_table(result), str(advice))
     if as_json:
-        say_json(record)
+        show_json(record)

@@ -15,7 +15,7 @@ from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_file
 from chita.files.whole import write_json
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.zoo.trained import find_trained, open_trained, random_images
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -44,16 +44,16 @@ def speed_command(
         prepare_file(out, ".json")
     place = pick_device(device)
     known, checkpoint = find_trained(source, network)
-    say(f"{known.name} from {checkpoint}")
+    show(f"{known.name} from {checkpoint}")
     model = open_trained(known, checkpoint, with_data=False).model
     model = model.eval().to(place, DTYPES[dtype])
-    say(f"{known.name} on {place}, threads: {torch.get_num_threads()}, {dtype}")
+    show(f"{known.name} on {place}, threads: {torch.get_num_threads()}, {dtype}")
     found = []
     for size in batch or (1, 32, 256):
         images = random_images(known, size).to(place, DTYPES[dtype])
         found.append(measure_speed(model, images, size))
-        say(choices_table(found[-1].layers), comparison_table(found[-1]))
-    say(*(comparison.advice for comparison in found))
+        show(choices_table(found[-1].layers), comparison_table(found[-1]))
+    show(*(comparison.advice for comparison in found))
     record = {
         "network": known.name,
         "source": source,
@@ -65,4 +65,4 @@ def speed_command(
     if out is not None:
         write_json(out, record)
     if as_json:
-        say_json(record)
+        show_json(record)

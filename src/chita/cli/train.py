@@ -14,7 +14,7 @@ from chita.cli.shared_options import Device, NetworkName, Seed, ValSplit
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import prepare_file
 from chita.model.accuracy import accuracy
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.progress import step_bar
 from chita.zoo.training import train
 
@@ -50,4 +50,4 @@ def train_command(
         train(trained.model, trained.splits.train, recipe, seed=seed, progress=progress)
     save_checkpoint(trained.model, out)
     score = accuracy(trained.model, trained.test)
-    say(f"{network}: {score:.2f} % of the test set, written to {out}")
+    show(f"{network}: {score:.2f} % of the test set, written to {out}")

@@ -14,7 +14,7 @@ from chita.files.run_folder import write_run
 from chita.files.whole import write_json
 from chita.model.accuracy import accuracy
 from chita.pruning.prune import prune
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.figures import accuracy_figure
 from chita.report.page.render import write_page
 from chita.report.progress import status_line
@@ -63,7 +63,7 @@ def run_demo(folder: Path) -> None:
                     dense(), calibration, sparsity=sparsity, method=method, progress=False
                 )
                 curves[name].append(Point(accuracy(result.model, test), result.seconds.total))
-    say(_table(curves, dense_accuracy))
+    show(_table(curves, dense_accuracy))
     figure = folder / "accuracy.png"
     accuracy_figure(
         figure,
@@ -72,14 +72,14 @@ def run_demo(folder: Path) -> None:
         dense=dense_accuracy,
         title="MLPNet on MNIST",
     )
-    say(f"accuracy against sparsity: {figure}")
+    show(f"accuracy against sparsity: {figure}")
     given = {"network": network.name, "data": embedded.data}
     config = {**asdict(result.config), **given}
     last = curves[name][-1].accuracy
     record = {**given, "dense_accuracy": dense_accuracy, "accuracy": last, **result.to_dict()}
     write_run(folder, result.model, result.masks, config=config, record=record)
     _write_points(folder / "demo.json", network.name, curves)
-    say(f"all of it on one page: {write_page(folder)}")
+    show(f"all of it on one page: {write_page(folder)}")
 
 
 def _write_points(path: Path, network: str, curves: dict[str, list[Point]]) -> None:

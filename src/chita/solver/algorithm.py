@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Protocol
 
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
-from chita.solver.blocks.coupled import SHARE, talk
+from chita.solver.blocks.coupled import SHARE, solve_coupled
 from chita.solver.blocks.independent import (
     BatchSolver,
     alone,
     cut_blocks,
     one_by_one,
     side_by_side,
-    solve_apart,
+    solve_independent,
 )
 from chita.solver.iht import Refine, shrink_support
 from chita.solver.options import Options, Trace
@@ -105,9 +105,9 @@ class SupportThenUpdate:
             share = SHARE if options.block_sweeps else 1.0
             batches = side_by_side(blocks, problem.matrix, share)
             rules = _under(self.batched, options), _under(self.batched, still)
-        x, settled = solve_apart(problem, k, batches, rules[0], trace)
+        x, settled = solve_independent(problem, k, batches, rules[0], trace)
         if options.block_sweeps:
-            return talk(problem, x, batches, rules, options, trace)
+            return solve_coupled(problem, x, batches, rules, options, trace)
         return x, settled
 
 

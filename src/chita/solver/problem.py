@@ -8,7 +8,7 @@ rho = A d + c in R^n, so that nothing cancels and one vector carries all that A 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.solver.constraints.constraint import ANY_SUPPORT, AnySupport, Constraint, keep
 from chita.solver.matrix.gradient_matrix import GradientMatrix
+from chita.solver.matrix.scaled import ordinary
 from chita.solver.ranks import Ranks
 
 NOT_SHARED = (
@@ -121,6 +122,27 @@ class Problem:
     def gradient(self, x: Iterate) -> Tensor:
         """grad Q = A^T rho + mu d, shape (p,): one pass over A."""
         return self.matrix.adjoint(x.rho).add_(x.w - self.w0, alpha=self.mu)
+
+    def in_ordinary_units(self) -> tuple[Problem, float]:
+        """Return the problem in units that neither underflow nor overflow, and the scale s.
+
+        With s A, s c and s^2 mu in place of A, c and mu, the problem has the same solutions and
+        the objective s^2 Q. Because s is a power of two, the solvers give the same bits, except
+        where one of the two units underflows or overflows. The larger of A and sqrt(mu) sets the
+        units: entries that underflow next to it do not matter. If both are ordinary, this is the
+        problem itself, and s is 1.
+        """
+        matrix, s = ordinary(self.matrix, self.mu**0.5)
+        if s == 1:
+            return self, s
+        scaled = replace(
+            self,
+            matrix=matrix,
+            mu=self.mu * s * s,
+            offset=self.offset * s,
+            constant=self.constant * s * s,
+        )
+        return scaled, s
 
     def restrict(self, index: Tensor, columns: GradientMatrix, x: Iterate) -> Problem:
         """The same problem over the `columns` at `index` alone, all others held as in x."""

@@ -13,17 +13,15 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.solver.active_set import active_set
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.backsolve import SINGULAR
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.solver.blocks.batched_solve import batched_backsolve, batched_iht
-from chita.solver.iht import no_refinement, refine_by_backsolve, refine_by_descent
+from chita.solver.iht import active_set, no_refinement, refine_by_backsolve, refine_by_descent
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
-from chita.solver.units import in_ordinary_units
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ def solve_problem(
     """Solve a problem on tensors; one layer without blocks is the default layout."""
     trace = Trace(options.iterations)
     layout = layout or Layout((problem.matrix.p,))
-    problem, unit = in_ordinary_units(problem)
+    problem, unit = problem.in_ordinary_units()
     x, converged = algorithm.run(problem, k, layout, options, trace)
     # The objective is computed afresh at the end; what the updates of the residual had rounded
     # below it on the way was never reached. (A rival may truly end above where it started.)

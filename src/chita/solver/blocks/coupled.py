@@ -57,7 +57,7 @@ class Standing(NamedTuple):
         return Standing(self.kept, self.w + (step * e).to(self.w.dtype), self.own + step * image)
 
 
-def talk(
+def solve_coupled(
     problem: Problem,
     x: Iterate,
     batches: Sequence[BlockBatch],

@@ -78,7 +78,7 @@ def batch_bytes(device: torch.device) -> int:
     return CACHE
 
 
-def solve_apart(
+def solve_independent(
     problem: Problem, k: int, batches: Iterable[BlockBatch], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
     """Algorithm 6: each block keeps as many weights as the magnitude solution x has in it.

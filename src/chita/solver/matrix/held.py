@@ -14,6 +14,7 @@ from chita.solver.matrix.gradient_matrix import (
     largest_magnitude,
     sum_in_bags,
 )
+from chita.solver.matrix.half import HalfTarget
 from chita.solver.matrix.target import Demand, Place, Target
 from chita.solver.ranks import ALONE, Ranks
 
@@ -128,3 +129,8 @@ class HeldTarget(Target):
 
     def matrix(self, again: Callable[[Target], None]) -> GradientMatrix:
         return HeldMatrix(self.stored)
+
+
+def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
+    """Return a target that holds A in memory, in half precision if `dtype` is given."""
+    return HeldTarget(demand) if dtype is None else HalfTarget(demand, dtype)

@@ -15,8 +15,8 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.matrix.file import PIECE_BYTES, FileTarget
-from chita.solver.matrix.half import BUFFER_BYTES, HalfTarget
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.half import BUFFER_BYTES
+from chita.solver.matrix.held import hold
 from chita.solver.matrix.memory import format_bytes, resident_bytes
 from chita.solver.matrix.recomputed import WindowTarget
 from chita.solver.matrix.target import Demand, Store, Target
@@ -245,11 +245,6 @@ class Planner:
             return VECTORS * demand.vector_bytes + beside
         batch = BATCHES * self.work.batch * demand.column_bytes
         return BLOCK_VECTORS * demand.vector_bytes + batch + beside
-
-
-def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
-    """A in memory, in half precision if that is asked for."""
-    return HeldTarget(demand) if dtype is None else HalfTarget(demand, dtype)
 
 
 def _pass(demand: Demand, rows: int) -> int:
