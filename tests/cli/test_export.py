@@ -54,6 +54,6 @@ def test_wrong_arguments(tmp_path: Path) -> None:
     save_checkpoint(mlpnet(), tmp_path / "alone.safetensors")
     with pytest.raises(ChitaError, match=r"no config\.yaml beside it .* give --network"):
         export(tmp_path / "alone.safetensors", tmp_path / "m.onnx")
-    with pytest.raises(ChitaError, match=r"'lenet' is no checkpoint, .* known networks are mlpnet"):
+    with pytest.raises(ChitaError, match=r"'lenet' is neither .* mlpnet"):
         export("lenet", tmp_path / "m.onnx")
     assert not (tmp_path / "m.onnx").exists()

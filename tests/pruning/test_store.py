@@ -204,7 +204,7 @@ def test_a_search_for_a_floor_may_end_at_any_support(
     [
         (None, 350, False, "written to a file"),
         (5000, 450, False, "written to a file"),
-        (5000, 600, True, "computed anew"),
+        (5000, 600, True, "recomputed"),
     ],
 )
 @pytest.mark.skipif(not STATUS.exists(), reason="the system does not report peaks")

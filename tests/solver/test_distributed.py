@@ -120,7 +120,7 @@ def test_a_rank_that_dies_ends_the_others() -> None:
     first, second = on_ranks(2, fail, "dies")
     assert second == 9
     assert isinstance(first, ChitaError)
-    assert "another rank ended without a word" in str(first)
+    assert "another rank ended without an error" in str(first)
 
 
 def test_without_a_process_group_there_is_one_rank() -> None:

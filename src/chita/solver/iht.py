@@ -18,14 +18,15 @@ from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.stepsize import Path, StepRule, backtracking_step, lipschitz_step, paper_step
 
-WIDEST = 0.5  # share of the weights to begin with
+WIDEST = 0.5  # the share of the weights in the first support of a continuation
 BEYOND = 1 + 1e-5  # a step this much longer than tau_c is past it, in float32 too
 
 
 def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
-    """A point with as many weights as x, reached in `steps` shrinking supports; x if it is better.
+    """Return a point with as many weights as x, reached by `steps` shrinking supports, or x itself.
 
-    The sizes fall by a constant factor from half of the weights to k; each costs a backsolve.
+    The sizes fall by a constant factor from half of the weights to k; each one costs a backsolve.
+    The better of the two points is returned.
     """
     k = problem.kept(x)
     widest = max(k, int(WIDEST * problem.p))
@@ -44,7 +45,7 @@ Refine = Callable[[Problem, Iterate, Options, Trace], Iterate]
 
 
 def step_rule(problem: Problem, options: Options) -> StepRule:
-    """The step size scheme that the options name."""
+    """Return the step size scheme that the options name."""
     if options.step == "lipschitz":
         return lipschitz_step(problem)
     return backtracking_step if options.step == "backtracking" else paper_step(options.gamma)
@@ -53,7 +54,7 @@ def step_rule(problem: Problem, options: Options) -> StepRule:
 def iht(
     problem: Problem, x: Iterate, rounds: int, *, step: StepRule, tol: float, trace: Trace
 ) -> Iterate:
-    """Up to `rounds` updates w <- HT(w, k, tau) (eq. iht); stops where Q no longer falls."""
+    """Run up to `rounds` updates w <- HT(w, k, tau) (eq. iht); stop when Q no longer falls."""
     for _ in range(rounds):
         if trace.spent:
             break
@@ -71,9 +72,10 @@ def iht(
 def iht_cycles(
     problem: Problem, x: Iterate, options: Options, refine: Refine, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """Algorithm 3: t_ht updates of IHT, then the refinement on the support, until Q settles.
+    """Run algorithm 3: t_ht updates of IHT, then the refinement on the support, until Q settles.
 
-    Returns the point reached and whether it settled before the iterations were spent.
+    Returns:
+        The point reached, and whether Q settled before the iterations were used up.
     """
     step = step_rule(problem, options)
     while not trace.spent:
@@ -86,12 +88,12 @@ def iht_cycles(
 
 
 def no_refinement(problem: Problem, x: Iterate, options: Options, trace: Trace) -> Iterate:
-    """Plain IHT."""
+    """Return x unchanged, for plain IHT."""
     return x
 
 
 def refine_by_descent(problem: Problem, x: Iterate, options: Options, trace: Trace) -> Iterate:
-    """t_cd sweeps of cyclic coordinate descent."""
+    """Run t_cd sweeps of cyclic coordinate descent."""
     for point in coordinate_descent(problem, x, sweeps=options.t_cd, tol=options.tol):
         trace.history.append(point.objective)
         x = point
@@ -99,7 +101,7 @@ def refine_by_descent(problem: Problem, x: Iterate, options: Options, trace: Tra
 
 
 def refine_by_backsolve(problem: Problem, x: Iterate, options: Options, trace: Trace) -> Iterate:
-    """The exact minimiser on the support."""
+    """Return the exact minimiser on the support."""
     solved = backsolve(problem, x)
     trace.history.append(solved.point.objective)
     trace.jitter = max(trace.jitter, solved.jitter)
@@ -109,14 +111,14 @@ def refine_by_backsolve(problem: Problem, x: Iterate, options: Options, trace: T
 def active_set(
     problem: Problem, x: Iterate, options: Options, refine: Refine, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """Algorithm 4 from a point x. Returns the point reached and whether it converged."""
+    """Run algorithm 4 from a point x; return the point reached and whether it converged."""
     p = problem.p
     size = min(int(options.active * problem.kept(x)), p)
     if size in (0, p):
         return iht_cycles(problem, x, options, refine, trace)
     active = _union(problem.largest(problem.w0, size), x.support)
     columns = problem.matrix.columns(active)
-    settled_at = torch.inf  # Q when the last active set had settled
+    settled_at = torch.inf  # Q at the solution of the last active set
     while not trace.spent:
         part = problem.restrict(active, columns, x)
         y, settled = iht_cycles(part, problem.drop(active, x), options, refine, trace)
@@ -138,11 +140,11 @@ def active_set(
 
 
 def step_outside(problem: Problem, x: Iterate, active: Tensor, gamma: float) -> Iterate | None:
-    """An IHT update of the full vector that lowers Q and whose support leaves the active set.
+    """Return an IHT update of the full vector that lowers Q and leaves the active set.
 
-    From just beyond the first breaking point, where the support begins to change, or from where Q
-    can be seen to fall, the step grows by gamma for as long as Q falls; of the points that left the
-    active set the best is taken.
+    The step starts just beyond the first breaking point, where the support begins to change, or
+    where Q falls visibly, and grows by gamma while Q falls. Of the points whose support leaves the
+    active set, the best is returned; None if there is none.
     """
     path = Path(problem, x, problem.kept(x))
     known = torch.zeros_like(path.inside)
