@@ -76,7 +76,7 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
             "there is no folder .*new to write a.safetensors",
         ),
         (("pack", tmp_path / "absent", plain), "cannot read"),
-        (("unpack", plain, plain), "it is no packed file"),
+        (("unpack", plain, plain), "it is not a packed file"),
         (("inspect", tmp_path / "absent"), "cannot read"),
     ):
         with pytest.raises(ChitaError, match=match):

@@ -70,9 +70,9 @@ def test_misfits_are_named(tmp_path: Path) -> None:
     save_checkpoint({**state, "2.weight": torch.zeros(2, 5)}, path)
     refused(path, r"'2\.weight' has shape \(2, 5\), the model's is \(2, 4\)")
     torch.save({"state_dict": [1, 2]}, tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", "holds no state dict")
+    refused(tmp_path / "model.pt", "contains no state dict")
     torch.save(torch.zeros(3), tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", "holds no state dict")
+    refused(tmp_path / "model.pt", "contains no state dict")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])

@@ -120,5 +120,5 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
         prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
-    assert "going on after stage 2 of 5" in caplog.text
+    assert "continuing after stage 2 of 5" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

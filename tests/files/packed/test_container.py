@@ -52,7 +52,7 @@ def test_plain_files_are_told_apart(tmp_path: Path) -> None:
     del state["tied"]
     save_file(state, path)
     assert not is_packed(path)
-    with pytest.raises(ChitaError, match="no packed file"):
+    with pytest.raises(ChitaError, match="not a packed file"):
         take_apart(path.read_bytes())
 
 

@@ -144,5 +144,5 @@ def test_a_network_of_the_paper_pruned_and_back(tmp_path: Path) -> None:
 
 def test_a_plain_file_is_refused_by_its_name(tmp_path: Path) -> None:
     save_checkpoint(small_state(), tmp_path / "plain.safetensors")
-    with pytest.raises(ChitaError, match=r"plain.safetensors: it is no packed file; chita pack"):
+    with pytest.raises(ChitaError, match=r"plain.safetensors: it is not a packed file; chita pack"):
         chita.load(tmp_path / "plain.safetensors")

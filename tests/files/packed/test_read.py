@@ -91,7 +91,7 @@ def test_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     for path, why in (
         (tmp_path, "it is a folder: give a file"),
         (tmp_path / "absent", "there is no such file"),
-        (tmp_path / "pipe", "it is no plain file"),
+        (tmp_path / "pipe", "it is not a regular file"),
     ):
         with pytest.raises(ChitaError, match=f"cannot read {path}: {why}"):
             read_packed(path)
@@ -101,5 +101,5 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
     """A pickle under the right name is no packed file."""
     path = tmp_path / "file.safetensors"
     torch.save(small_state(), path)
-    with pytest.raises(ChitaError, match="no safetensors file"):
+    with pytest.raises(ChitaError, match="not a safetensors file"):
         read_packed(path)

@@ -21,5 +21,5 @@ def test_json() -> None:
     ],
 )
 def test_anything_else_is_refused(content: bytes) -> None:
-    with pytest.raises(ChitaError, match="its header is no JSON"):
+    with pytest.raises(ChitaError, match="its header is not valid JSON"):
         parse(content, "its header")
