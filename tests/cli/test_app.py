@@ -68,7 +68,7 @@ def test_ctrl_c_again_and_again_shows_no_traceback(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["chita", "--version"])
-    monkeypatch.setattr(cli, "say", interrupted)
+    monkeypatch.setattr(cli, "show", interrupted)
     with pytest.raises(SystemExit, match="130"):
         main()
     assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL

@@ -69,7 +69,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> Non
 def test_every_benchmark_of_the_paper_is_there() -> None:
     assert list(command.BENCHMARKS) == [
         "table1", "runtime", "objective", "schedules", "ridge", "first-order", "stepsize",
-        "gradual", "scale", "any",
+        "gradual", "scale", "robustness",
     ]  # fmt: skip
 
 
