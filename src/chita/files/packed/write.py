@@ -42,7 +42,7 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
 
     Args:
         model: a module, bare or in DistributedDataParallel or torch.compile, or a state dict.
-        path: of a safetensors file, of the format in docs/format.md.
+        path: of a safetensors file, of the format in docs/reference/format.md.
     """
     tensors = unwrapped(model).state_dict() if isinstance(model, nn.Module) else model
     if not isinstance(tensors, Mapping):
