@@ -36,7 +36,7 @@ def judged(paths: dict[str, Any]) -> Comparison:
 def test_a_slower_path_is_never_recommended(slowdown: float) -> None:
     found = judged({"dense": sleeping(0.002), "slow": sleeping(0.002 * slowdown)})
     assert found.best is None
-    assert found.advice == "batch 1: nothing gains, stay with dense"
+    assert found.advice == "batch 1: nothing gains, use dense"
     assert found.to_dict()["use"] == "dense"
 
 

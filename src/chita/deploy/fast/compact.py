@@ -1,4 +1,4 @@
-"""Without the dead: outputs whose weights are all zero, and inputs that nobody reads."""
+"""Compact layers: without outputs whose weights are all zero, and without unused inputs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from chita.model.axes import channel_dim
 
 
 class Compact(nn.Module):
-    """A Linear layer or a convolution over the live inputs and outputs only, dense among these.
+    """A dense Linear layer or convolution over only the live inputs and outputs.
 
-    A dead output is its bias, wherever the input comes from.
+    A dead output equals its bias for every input.
     """
 
     def __init__(self, layer: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> None:
@@ -39,7 +39,7 @@ class Compact(nn.Module):
 
     @classmethod
     def of(cls, layer: nn.Module) -> Compact | None:
-        """The compact form; None for a layer of another kind, or in which nothing is dead."""
+        """Return the compact form; None for other layers, or if no input or output is dead."""
         if type(layer) not in LAYERS or getattr(layer, "groups", 1) > 1:
             return None
         assert isinstance(layer, LAYERS)
@@ -47,7 +47,7 @@ class Compact(nn.Module):
         return None if form.rows is None and form.columns is None else form
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer gives."""
+        """Return the output of the layer."""
         if self.columns is not None:
             x = x.index_select(self.dim, self.columns)
         y: Tensor = self.inner(x)
@@ -59,7 +59,7 @@ class Compact(nn.Module):
 
 
 def live(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The outputs and the inputs of a weight (o, i, ...) with a non-zero; at least one of each."""
+    """Return the outputs and inputs of a weight (o, i, ...) with a non-zero, at least one each."""
     used = (weight.detach() != 0).flatten(2).any(2) if weight.ndim > 2 else weight.detach() != 0
     first = torch.zeros(1, dtype=torch.long, device=weight.device)
     rows, columns = (used.any(dim).nonzero()[:, 0] for dim in (1, 0))

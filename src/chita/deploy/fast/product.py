@@ -1,4 +1,4 @@
-"""Layers that are one product y = W x + b at each position: Linear, and convolutions of size 1."""
+"""Layers that compute y = W x + b at each position: Linear, and convolutions of kernel size 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYERS = (nn.Linear, *CONVOLUTIONS)
 
 
 def is_product(layer: nn.Module) -> bool:
-    """Whether a layer is such a product, and nothing that a subclass may have made of it."""
+    """Return whether a layer is exactly such a product, and not a subclass with other behaviour."""
     if type(layer) is nn.Linear:
         return True
     return (
@@ -28,10 +28,10 @@ def is_product(layer: nn.Module) -> bool:
 
 
 class Product(nn.Module, ABC):
-    """Such a layer with another way to multiply, for inference.
+    """A layer for inference that multiplies in another way.
 
     Args:
-        layer: for which `is_product` holds; its weight is read, not kept.
+        layer: a layer for which `is_product` holds; its weight is read but not stored.
     """
 
     def __init__(self, layer: nn.Module) -> None:
@@ -46,10 +46,10 @@ class Product(nn.Module, ABC):
 
     @abstractmethod
     def product(self, x: Tensor) -> Tensor:
-        """(N, i) inputs to (N, o) outputs, W x without b."""
+        """Map (N, i) inputs to (N, o) outputs, W x without b."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer gives."""
+        """Return the output of the layer."""
         rows = x[self.taken].movedim(self.dim, -1)
         y = self.product(rows.reshape(-1, rows.shape[-1]))
         if self.bias is not None:
@@ -58,18 +58,18 @@ class Product(nn.Module, ABC):
 
 
 def matrix_of(layer: nn.Module) -> Tensor:
-    """W as (o, i)."""
+    """Return W as a matrix, (o, i)."""
     assert isinstance(layer.weight, Tensor)
     return layer.weight.detach().flatten(1)
 
 
 def zero_share(layer: nn.Module) -> float:
-    """The share of a layer's weights that are zero."""
+    """Return the share of a layer's weights that are zero."""
     weight = matrix_of(layer)
     return 1 - int(torch.count_nonzero(weight)) / max(weight.numel(), 1)
 
 
 def _padding(layer: nn.Module) -> tuple[int, ...]:
-    """The zeros added around the input; padding="same" adds none to a kernel of size 1."""
+    """Return the zeros added around the input; padding="same" adds none to a kernel of size 1."""
     padding = layer.padding
     return padding if isinstance(padding, tuple) else ()
