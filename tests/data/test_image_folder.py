@@ -81,7 +81,7 @@ def test_one_of_them_is_needed(tmp_path: Path) -> None:
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match="nowhere does not exist"):
         image_folder(tmp_path / "nowhere", SMALL)
-    with pytest.raises(ChitaError, match="is no folder"):
+    with pytest.raises(ChitaError, match="is not a folder"):
         image_folder(save(tmp_path / "x.jpg"), SMALL)
 
 
@@ -119,8 +119,8 @@ def test_as_many_classes_as_the_network_has(
         image_folder(tmp_path, SMALL, val_split=0.5, classes=3)
         assert not caplog.messages
         image_folder(tmp_path, SMALL, val_split=0.5, classes=4)
-        assert "3 class folders, but the network tells 4 apart" in caplog.text
-    with pytest.raises(ChitaError, match="3 class folders, but the network tells 2 apart"):
+        assert "3 class folders, but the network has 4 classes" in caplog.text
+    with pytest.raises(ChitaError, match="3 class folders, but the network has 2 classes"):
         image_folder(tmp_path, SMALL, val_split=0.5, classes=2)
 
 
