@@ -7,6 +7,8 @@ from PIL import Image
 from chita.paper import demo
 from tests.support.messages import says
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_demo_writes_figure_points_and_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

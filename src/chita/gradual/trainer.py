@@ -279,7 +279,7 @@ class Training:
         return torch.cat([effective.get(w.name, w.parameter).flatten() for w in weights])
 
     def accuracy(self, vector: Tensor) -> float:
-        with self.sparsifier.weights.lent(vector):
+        with self.sparsifier.weights.temporarily(vector):
             return accuracy(self.model, self.test)
 
     def finished(self) -> Finished:

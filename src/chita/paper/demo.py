@@ -17,7 +17,7 @@ from chita.files.whole import write_json
 from chita.model.accuracy import accuracy
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.figures import accuracy_figure
 from chita.report.page.render import write_page
 from chita.report.progress import status_line
@@ -131,7 +131,7 @@ class Demo:
             dense=self.dense_accuracy,
             title="MLPNet on MNIST",
         )
-        say(f"figure of accuracy against sparsity: {figure}")
+        show(f"figure of accuracy against sparsity: {figure}")
         given = {"network": self.network.name, "data": self.embedded.data}
         record = {
             **given,
@@ -145,7 +145,7 @@ class Demo:
         write_json(
             folder / "demo.json", {"benchmark": "demo", "title": title, "rows": self.points()}
         )
-        say(f"page with all results: {write_page(folder)}")
+        show(f"page with all results: {write_page(folder)}")
 
 
 def run_demo(folder: Path) -> None:
@@ -162,7 +162,7 @@ def run_demo(folder: Path) -> None:
                 show_status(f"pruning by {name} to {sparsity:.0%}")
                 result = demo.prune_at(name, sparsity)
         if name in SHOWN_AFTER:
-            say(demo.table())
+            show(demo.table())
     demo.write(folder, result, name)
 
 

@@ -1,4 +1,4 @@
-"""The layout of `chita bench any`: compare auto with the best of the other methods."""
+"""The layout of `chita bench robustness`: compare auto with the best of the other methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small networks of `chita bench any`, whose architectures are not in the paper."""
+"""The small networks of `chita bench robustness`, whose architectures are not in the paper."""
 
 from __future__ import annotations
 

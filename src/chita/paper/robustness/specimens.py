@@ -1,4 +1,4 @@
-"""The networks of `chita bench any`: those of the zoo, modified copies, and small networks."""
+"""The networks of `chita bench robustness`: those of the zoo, modified copies, and small networks."""
 
 from __future__ import annotations
 

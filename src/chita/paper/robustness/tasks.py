@@ -1,4 +1,4 @@
-"""The tasks of the small networks of `chita bench any`, and their training."""
+"""The tasks of the small networks of `chita bench robustness`, and their training."""
 
 from __future__ import annotations
 
