@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.resumable import Kept, KeptRun
+from chita.files.resumable import Kept, ResumableRun
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
 
@@ -20,7 +20,7 @@ class Squares:
     rows: list[int]
 
 
-class SquareFile(KeptRun[Squares]):
+class SquareFile(ResumableRun[Squares]):
     file = "squares.json"
     part = "square"
 

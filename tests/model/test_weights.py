@@ -112,7 +112,7 @@ def test_lent_weights_come_back() -> None:
     model = network()
     weights = Weights(model)
     before = weights.vector()
-    with pytest.raises(KeyboardInterrupt), weights.lent(torch.zeros(weights.size)):
+    with pytest.raises(KeyboardInterrupt), weights.temporarily(torch.zeros(weights.size)):
         assert not bool(weights.vector().any())
         raise KeyboardInterrupt
     assert torch.equal(weights.vector(), before)

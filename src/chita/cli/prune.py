@@ -36,8 +36,9 @@ from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.modes import device_of
 from chita.pruning.allocation import RULES
+from chita.pruning.auto.candidates import TRIED_METRICS
 from chita.pruning.auto.metrics import METRICS
-from chita.pruning.config import BATCH, TRIED_METRICS, PruneConfig, Ridge
+from chita.pruning.config import BATCH, PruneConfig, Ridge
 from chita.pruning.floor import Floor, sparsity_to_reach
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult

@@ -1,7 +1,7 @@
-"""A run that keeps what it has finished in a file, after which it goes on if it was killed.
+"""Resumable runs: a file with the finished parts of a run, from which it can continue.
 
-One file holds all that the next part needs of those before it. It is replaced at once and whole,
-so that a kill at any moment leaves one finished part or the next, never a mixture.
+The file contains everything that the next part needs. It is replaced atomically: a run that is
+killed at any moment leaves the file of one finished part or of the next.
 """
 
 from __future__ import annotations
@@ -22,62 +22,67 @@ logger = logging.getLogger(__name__)
 
 
 class FinishedParts(Protocol):
-    """What the finished parts hand on to the next one, and a row for each of them."""
+    """The state of a run after its finished parts, with a row for each of them."""
 
     @property
     def rows(self) -> Sized: ...
 
 
-Finished = TypeVar("Finished", bound=FinishedParts)
+Parts = TypeVar("Parts", bound=FinishedParts)
 
 
 @dataclass(frozen=True)
-class Kept(Generic[Finished]):
+class Kept(Generic[Parts]):
     """The content of a file.
 
     Attributes:
-        run: all that decides the outcome, by name.
-        total: how many parts the run has.
-        finished: those that are done.
+        run: everything that determines the outcome, by name.
+        total: the number of parts of the run.
+        finished: the state after the finished parts.
     """
 
     run: Mapping[str, Any]
     total: int
-    finished: Finished
+    finished: Parts
 
 
-class KeptRun(ABC, Generic[Finished]):
-    """The file of one run; what kind of file that is, the subclass knows.
+class ResumableRun(ABC, Generic[Parts]):
+    """The file of one run; subclasses define its format.
 
     Args:
-        folder: made if it is not there.
-        run: all that decides the outcome, by name; any other run is refused.
-        total: how many parts the run has.
+        folder: the folder; created if it does not exist.
+        run: everything that determines the outcome, by name; any other run is refused.
+        total: the number of parts of the run.
     """
 
-    file: ClassVar[str]  # its name in the folder
-    part: ClassVar[str]  # what the run finishes one by one, such as "stage"
+    file: ClassVar[str]  # the name of the file in the folder
+    part: ClassVar[str]  # the name of a part, such as "stage"
 
     def __init__(self, folder: Path, run: Mapping[str, Any], total: int) -> None:
         self.path = folder / self.file
-        self.run: dict[str, Any] = json.loads(json.dumps(run))  # tuples as they will come back
+        self.run: dict[str, Any] = json.loads(
+            json.dumps(run)
+        )  # tuples become lists, as in the file
         self.total = total
 
     @classmethod
     @abstractmethod
-    def read(cls, path: Path) -> Kept[Finished]:
-        """What the file holds; any exception stands for a damaged one."""
+    def read(cls, path: Path) -> Kept[Parts]:
+        """Read a file; any exception means that it is damaged."""
 
     @abstractmethod
-    def write(self, finished: Finished) -> None:
-        """Put these parts in the place of those before."""
+    def write(self, finished: Parts) -> None:
+        """Replace the file by one with this state."""
 
-    def begin(self, *, resume: bool) -> Finished | None:
-        """The parts to go on after, if there are any and that is what `resume` asks for.
+    def begin(self, *, resume: bool) -> Parts | None:
+        """Prepare the folder, and return the state to continue from; None to start anew.
+
+        Args:
+            resume: whether to continue from the file, if there is one.
 
         Raises:
-            ChitaError: the file is of another run, or damaged, or of a run that is not finished
-                and would be lost without `resume`.
+            ChitaError: the file belongs to another run or is damaged; or, without `resume`, it
+                belongs to an unfinished run, which would be lost.
         """
         folder = self.path.parent
         prepare_folder(folder)
@@ -89,37 +94,41 @@ class KeptRun(ABC, Generic[Finished]):
             return None
         self._check_same(kept.run)
         done = len(kept.finished.rows)
-        logger.info("going on after %s %d of %d", self.part, done, self.total)
+        logger.info("continuing after %s %d of %d", self.part, done, self.total)
         return kept.finished
 
     @classmethod
     def done(cls, folder: Path) -> tuple[int, int] | None:
-        """How many parts of how many the run in `folder` has finished; None if there is none."""
+        """Return the finished parts and all parts of the run in a folder; None without a file."""
         kept = cls._find(folder)
         return None if kept is None else (len(kept.finished.rows), kept.total)
 
     @classmethod
     def forget_finished(cls, folder: Path) -> None:
-        """Make room for a new run in `folder`; one that is not finished is not given up for it."""
+        """Delete the file of a finished run in a folder.
+
+        Raises:
+            ChitaError: the run is not finished.
+        """
         done, total = cls.done(folder) or (0, 0)
         if done < total:
             raise ChitaError(
-                f"{folder} holds a run that was interrupted after {cls.part} {done} of {total}: "
+                f"{folder} contains a run that was interrupted after {cls.part} {done} of {total}: "
                 f"resume it, give another folder, or delete {cls.file} there"
             )
         (folder / cls.file).unlink(missing_ok=True)
 
     @classmethod
-    def _find(cls, folder: Path) -> Kept[Finished] | None:
+    def _find(cls, folder: Path) -> Kept[Parts] | None:
         path = folder / cls.file
         if not path.exists():
             return None
         try:
             return cls.read(path)
-        except Exception as error:  # an unpickler raises nearly anything on a damaged file
+        except Exception as error:  # unpickling a damaged file may raise any exception
             raise ChitaError(
-                f"cannot read {path} as a finished {cls.part}: it is damaged, or no file of "
-                f"chita's ({type(error).__name__}); delete it to start anew"
+                f"cannot read {path} as a finished {cls.part}: it is damaged, or was not written "
+                f"by chita ({type(error).__name__}); delete it to start anew"
             ) from error
 
     def _check_same(self, found: Mapping[str, Any]) -> None:
@@ -130,6 +139,6 @@ class KeptRun(ABC, Generic[Finished]):
         ]
         if differences:
             raise ChitaError(
-                f"{self.path} is of another run: {'; '.join(differences)}; give what that run was "
-                "given, or another folder"
+                f"{self.path} belongs to another run: {'; '.join(differences)}; give the options "
+                "of that run, or another folder"
             )

@@ -100,8 +100,8 @@ class Weights:
             raise
 
     @contextmanager
-    def lent(self, vector: Tensor) -> Iterator[None]:
-        """The model with the vector of shape (p,) for weights, given back as it was."""
+    def temporarily(self, vector: Tensor) -> Iterator[None]:
+        """Give the model the weights of a vector, (p,), and restore its own afterwards."""
         before = self.vector()
         try:
             self.assign(vector)

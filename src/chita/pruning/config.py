@@ -24,7 +24,6 @@ from chita.errors import (
 from chita.methods import Method, able, get_method
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.auto.metrics import METRICS
-from chita.pruning.auto.search import Forms
 from chita.pruning.floor import Floor
 from chita.pruning.schedule import sparsities
 from chita.solver.constraints.pattern import NM, Pattern, parse_pattern
@@ -36,12 +35,6 @@ Ridge = float | Literal["auto"]
 SCHEDULE = "polynomial"
 BATCH = 16  # m, unless asked for: that of the paper's MobileNetV1
 AUTO = "auto"
-TRIED_METRICS = ("plain", "fisher", "lamp")  # by metric="auto", the paper's first
-BLOCK = 2000  # the size of the blocks that method="auto" may use, as the paper's
-# Without blocks the rows of A say little about each weight where they are so much fewer; with fewer
-# weights than this, blocks are not worth a trial.
-WHOLE_AT_MOST = 1000  # weights for each row
-BLOCKS_FROM = 100_000  # weights
 LOSSES = (None, "distill", "distill-mse")  # beside functions, which are no data
 STORAGE = ("float32", "bfloat16", "float16")
 
@@ -133,7 +126,7 @@ class PruneConfig:
                 require(name, value, is_percentage, "in percent: above 1, and at most 100")
             else:
                 require(name, value, is_not_negative, "a finite number of at least 0")
-            if not self.guarded:
+            if self.method != AUTO:
                 raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
         if self.min_accuracy is not None and self.loss is not None:
             raise ChitaError(
@@ -217,44 +210,11 @@ class PruneConfig:
         return self.resolve_method().drops_dead if self.drop_dead is None else self.drop_dead
 
     @property
-    def guarded(self) -> bool:
-        """Whether each stage is chosen among candidates by the held-out loss."""
-        return self.method == AUTO
-
-    @property
-    def held_out_for(self) -> str | None:
-        """What samples are held out for; None if for nothing."""
-        if self.guarded:
-            return "method='auto'"
-        if self.metric == AUTO:
-            return "metric='auto'"
-        return "ridge='auto'" if self.ridge == AUTO else None
-
-    @property
     def floor(self) -> Floor | None:
         """What the network must keep, if anything was asked for."""
         if self.max_loss_increase is None and self.min_accuracy is None:
             return None
         return Floor(self.max_loss_increase, self.min_accuracy)
-
-    def forms(self, n: int, p: int) -> Forms:
-        """The forms of a stage's problem to choose from: one, where nothing is left open.
-
-        Args:
-            n: the rows of A.
-            p: the weights.
-        """
-        metric = self.metric or (AUTO if self.guarded else "plain")
-        blocks: tuple[tuple[int | None, int], ...] = ((self.block_size, self.block_sweeps),)
-        if self.guarded and self.block_size is None and p >= BLOCKS_FROM:
-            whole = () if p > WHOLE_AT_MOST * n else ((None, 0),)
-            # In a pattern blocks are solved one by one, which takes long: only where it must be.
-            cut = ((BLOCK, 0), (BLOCK, 1)) if self.pattern is None or not whole else ()
-            blocks = (*whole, *cut)
-        first_order: tuple[bool, ...] = (self.first_order is not False,)
-        if self.guarded and self.first_order is None:
-            first_order = (True, False)
-        return Forms(TRIED_METRICS if metric == AUTO else (metric,), blocks, first_order)
 
     @property
     def budget(self) -> int | None:

@@ -80,7 +80,7 @@ def sensitivity(
         for weight in weights:
             scores: list[Score] = []
             for sparsity in ladder:
-                with weights.lent(_pruned(weights, weight, sparsity)):
+                with weights.temporarily(_pruned(weights, weight, sparsity)):
                     scores.append(_score(model, fixed, loss))
                 if progress is not None:
                     progress(len(curves) * len(ladder) + len(scores), total)
