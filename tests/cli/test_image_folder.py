@@ -16,6 +16,7 @@ from chita.data import Preprocessing, RandomResizedCrop
 from chita.files.checkpoint import save_checkpoint
 from chita.zoo.training import initialise
 from tests.data.pictures import save_classes
+from tests.support.messages import naming, says
 
 
 @pytest.fixture(autouse=True)
@@ -83,25 +84,34 @@ def test_train_with_random_crops(tmp_path: Path) -> None:
         "train", "mobilenetv1", "--data", f"imagefolder:{tmp_path / 'pictures'}",
         "--val-split", "0.25", "--epochs", "1", "--out", tmp_path / "new.safetensors",
     )  # fmt: skip
-    assert "of the test set" in said
+    assert says(said, "test set", str(tmp_path / "new.safetensors"))
     assert load_file(tmp_path / "new.safetensors")["stem.bn.num_batches_tracked"] == 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (["prune", "resnet50"], "give --data imagefolder:DIR, got none"),
-        (["prune", "resnet50", "--data", "mnist"], "give --data imagefolder:DIR, got mnist"),
-        (["train", "mobilenetv1"], "give --data imagefolder:DIR"),
-        (["prune", "resnet50", "--data", "imagefolder:x"], "give --checkpoint FILE"),
-        (["prune", "resnet20", "--data", "imagefolder:x"], "resnet20 takes --data cifar10"),
-        (["prune", "mlpnet", "--val-split", "0.1"], "--val-split is for --data imagefolder:DIR"),
-        (["train", "mobilenetv1", "--data", "imagefolder:nowhere"], "nowhere does not exist"),
+        (["prune", "resnet50"], naming("resnet50", "--data", "imagefolder:DIR", "none")),
+        (
+            ["prune", "resnet50", "--data", "mnist"],
+            naming("resnet50", "--data", "imagefolder:DIR", "mnist"),
+        ),
+        (["train", "mobilenetv1"], naming("mobilenetv1", "--data", "imagefolder:DIR")),
+        (["prune", "resnet50", "--data", "imagefolder:x"], naming("resnet50", "--checkpoint")),
+        (
+            ["prune", "resnet20", "--data", "imagefolder:x"],
+            naming("resnet20", "--data", "cifar10", "imagefolder:x"),
+        ),
+        (
+            ["prune", "mlpnet", "--val-split", "0.1"],
+            naming("--val-split", "--data", "imagefolder:DIR", 0.1),
+        ),
+        (["train", "mobilenetv1", "--data", "imagefolder:nowhere"], naming("nowhere")),
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         run(*arguments)

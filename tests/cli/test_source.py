@@ -14,6 +14,7 @@ from chita.cli.source import open_source, random_images
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
+from tests.support.messages import naming, says
 from tests.support.pruning import mlpnet, same, snapshot
 
 
@@ -58,28 +59,30 @@ def test_a_run_that_is_named_like_a_network_is_not_taken_for_it(
     open_source("mlpnet", None)
     assert "mlpnet_mnist.safetensors" in capsys.readouterr().out
     write_run(tmp_path / "mlpnet", mlpnet(), {}, config={"network": "mlpnet"}, record={})
-    with pytest.raises(ChitaError, match=r"'mlpnet' is a network, .* give \./mlpnet for that"):
+    with pytest.raises(ChitaError, match=naming("mlpnet", "mlpnet/model.safetensors", "./mlpnet")):
         open_source("mlpnet", None)
     for unmistakable in ("./mlpnet", str(tmp_path / "mlpnet")):
         open_source(unmistakable, None)
         said = capsys.readouterr().out.strip()
-        assert said == f"mlpnet from {Path(unmistakable) / 'model.safetensors'}"
+        assert says(said, "mlpnet", str(Path(unmistakable) / "model.safetensors"))
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     save_checkpoint(mlpnet(), tmp_path / "m.safetensors")
-    with pytest.raises(ChitaError, match=r"no config\.yaml beside it says so; give --network"):
+    with pytest.raises(ChitaError, match=naming("m.safetensors", "config.yaml", "--network")):
         open_source(str(tmp_path / "m.safetensors"), None)
     (tmp_path / "config.yaml").write_text("- 1\n")
-    with pytest.raises(ChitaError, match="give --network"):
+    with pytest.raises(ChitaError, match=naming("m.safetensors", "--network")):
         open_source(str(tmp_path / "m.safetensors"), None)
     for wrong in ("mlpnot", str(tmp_path)):
-        with pytest.raises(ChitaError, match=r"is no checkpoint, no folder .* mlpnet"):
+        with pytest.raises(ChitaError, match=naming(wrong, "model.safetensors", "mlpnet")):
             open_source(wrong, None)
     (tmp_path / "stage.safetensors").touch()
-    with pytest.raises(ChitaError, match=r"unfinished run, .* no model\.safetensors: .* --resume"):
+    with pytest.raises(
+        ChitaError, match=naming("stage.safetensors", "model.safetensors", "--resume")
+    ):
         open_source(str(tmp_path), None)
-    with pytest.raises(ChitaError, match="no trained resnet20 ships"):
+    with pytest.raises(ChitaError, match=naming("resnet20", "--checkpoint")):
         open_source("resnet20", None)
 
 

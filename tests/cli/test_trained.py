@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from chita import zoo
-from chita.cli.trained import Trained, open_trained, parse_allocation, parse_shares
+from chita.cli.trained import Trained, open_trained
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.model.accuracy import accuracy
+from tests.support.messages import naming
 from tests.support.pruning import mlpnet, same, snapshot
 
 
@@ -51,30 +52,9 @@ def test_the_seed_orders_calibration_alone() -> None:
 
 def test_weights_or_data_that_do_not_ship_are_asked_for() -> None:
     cpu = torch.device("cpu")
-    with pytest.raises(ChitaError, match="no trained resnet20 ships with chita: give --checkpoint"):
+    with pytest.raises(ChitaError, match=naming("resnet20", "--checkpoint")):
         open_trained(zoo.get("resnet20"), None, None, val_split=None, seed=0, place=cpu)
-    with pytest.raises(ChitaError, match=r"give --data imagefolder:DIR, got none"):
+    with pytest.raises(ChitaError, match=naming("resnet50", "--data", "imagefolder:DIR", "none")):
         open_trained(zoo.get("resnet50"), None, None, val_split=None, seed=0, place=cpu)
-    with pytest.raises(ChitaError, match=r"--val-split is for --data imagefolder:DIR, got 0\.5"):
+    with pytest.raises(ChitaError, match=naming("--val-split", "--data", "imagefolder:DIR", 0.5)):
         open_trained(zoo.get("mlpnet"), None, None, val_split=0.5, seed=0, place=cpu)
-
-
-def test_a_rule_or_layers_or_neither() -> None:
-    assert parse_allocation(None, None) == parse_allocation(None, []) == "global"
-    assert parse_allocation("erk", None) == "erk"
-    assert parse_allocation(None, ["a*=0.5"]) == {"a*": 0.5}
-    with pytest.raises(ChitaError, match="--allocation erk or --layer, not both"):
-        parse_allocation("erk", ["a*=0.5"])
-
-
-def test_shares_keep_their_order_and_the_last_equals_sign_divides() -> None:
-    shares = parse_shares("--at-most", ["b=0.5", "a=b=1e-1", "[!c]=0"])
-    assert shares == {"b": 0.5, "a=b": 0.1, "[!c]": 0.0}
-    assert list(shares or ()) == ["b", "a=b", "[!c]"]
-    assert parse_shares("--at-most", None) is None
-
-
-@pytest.mark.parametrize("given", ["fc1", "0.5", "=0.5", "fc1=", "fc1=half"])
-def test_what_is_no_share_is_refused(given: str) -> None:
-    with pytest.raises(ChitaError, match=f"--layer takes GLOB=SPARSITY.*got '{given}'"):
-        parse_shares("--layer", [given])

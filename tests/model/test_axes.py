@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from chita.model.axes import WITHIN_CHANNEL, Axes, channel_dim, weight_axes
-from chita.model.weights import Weights
+from chita.model.layers import WITHIN_CHANNEL, Axes, axes_of, channel_dim
+from chita.model.weights import Weights, weight_axes
 
 LAYERS = {
     "linear": (nn.Linear(3, 4), (1, 3)),
@@ -45,7 +45,7 @@ def numbered_channels(axes: Axes) -> Tensor:
 def test_the_channel_of_each_weight(name: str) -> None:
     layer, shape = LAYERS[name]
     weight = layer.get_parameter("weight")
-    axes = Axes.of(layer, weight)
+    axes = axes_of(layer, "weight")
     assert math.prod(axes) == weight.numel()
     truth = [channel_moved(layer, place, shape) for place in range(weight.numel())]
     assert numbered_channels(axes).tolist() == truth

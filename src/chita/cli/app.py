@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,6 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.markup import escape
 
-import chita
 from chita import data, zoo
 from chita.cli.bench import bench_command
 from chita.cli.export import export_command
@@ -58,7 +58,7 @@ app.command("report")(report_command)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"chita {chita.__version__}")
+        say(f"chita {metadata.version('chita')}")
         raise typer.Exit
 
 

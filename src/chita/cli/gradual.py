@@ -99,7 +99,12 @@ def gradual_command(
         "target_sparsity": sparsity,
         "seed": seed,
     }
-    record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
+    record = {
+        **config,
+        "method_title": get_method(method).title,
+        "dense_accuracy": dense_accuracy,
+        **history.to_dict(),
+    }
     if out is not None:
         _write(out, model, known, recipe, history, config=config, record=record)
     say(_summary(record))

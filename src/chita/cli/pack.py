@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from chita.files.checkpoint import read_checkpoint, save_checkpoint
-from chita.files.packed.describe import FileReport, describe
+from chita.files.describe import FileReport, describe
 from chita.files.packed.load import load
 from chita.files.packed.write import save
 from chita.files.run_folder import model_file, prepare_file

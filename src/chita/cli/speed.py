@@ -11,12 +11,12 @@ import typer
 from chita.cli.launch import pick_device
 from chita.cli.source import open_source, random_images
 from chita.cli.trained import AsJson, Device, Source, SourceNetwork
-from chita.deploy.speed import measure_speed
+from chita.deploy.fast.accelerate import choices_table
+from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_file
 from chita.files.whole import write_json
 from chita.report.console import say, say_json
-from chita.report.tables import choices_table, comparison_table
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 

@@ -15,8 +15,7 @@ from chita.data import NAMES, Batches, Splits, image_folder, load
 from chita.data.dataset import Images
 from chita.errors import ChitaError
 from chita.files.checkpoint import load_checkpoint
-from chita.model.modes import device_of
-from chita.pruning.allocation import GLOBAL
+from chita.model.forward import device_of
 from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE, Ranks
 from chita.zoo import NETWORKS, Network
@@ -154,24 +153,3 @@ def shipped_checkpoint(network: Network) -> Path:
     if network.embedded is None:
         raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
     return network.embedded.checkpoint
-
-
-def parse_allocation(rule: str | None, layers: list[str] | None) -> str | dict[str, float]:
-    """What --allocation or --layer say, of which only one can be given."""
-    if rule is not None and layers:
-        raise ChitaError(f"give --allocation {rule} or --layer, not both")
-    return parse_shares("--layer", layers) or rule or GLOBAL
-
-
-def parse_shares(option: str, given: list[str] | None) -> dict[str, float] | None:
-    """GLOB=SPARSITY, any number of times."""
-    shares: dict[str, float] = {}
-    for item in given or ():
-        pattern, _, sparsity = item.rpartition("=")
-        try:
-            shares[pattern] = float(sparsity)
-        except ValueError:
-            pattern = ""
-        if not pattern:
-            raise ChitaError(f"{option} takes GLOB=SPARSITY, such as 'fc*=0.8', got {item!r}")
-    return shares or None

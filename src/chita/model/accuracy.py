@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import describe, parse_batch
+from chita.model.forward import device_of, evaluating, logits_of
 from chita.model.losses import IGNORED
-from chita.model.modes import device_of, evaluating
-from chita.model.outputs import logits_of
 from chita.solver.ranks import ALONE, Ranks
 
 

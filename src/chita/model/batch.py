@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.outputs import run_model
+from chita.model.forward import run_model
 
 # What a function raises that is given samples it was not made for; all else is its own affair.
 MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)

@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from chita.errors import ChitaError
 from chita.model.batch import parse_batch
-from chita.model.modes import device_of, modes_restored
+from chita.model.forward import device_of, modes_restored
 
 
 @torch.no_grad()

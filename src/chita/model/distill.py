@@ -35,8 +35,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, map_tensors, sample_count, tensors_of
-from chita.model.modes import device_of
-from chita.model.outputs import answer_of, features_of, run_model
+from chita.model.forward import answer_of, device_of, features_of, run_model
 from chita.model.stream import SampleStream
 
 logger = logging.getLogger(__name__)

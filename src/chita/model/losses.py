@@ -11,8 +11,7 @@ from torch.nn import functional
 
 from chita.errors import ChitaError
 from chita.model.batch import MISFITS, Batch, map_tensors, parse_batch, tensors_of
-from chita.model.modes import device_of, evaluating
-from chita.model.outputs import logits_of
+from chita.model.forward import device_of, evaluating, logits_of
 from chita.solver.ranks import ALONE, Ranks
 
 Loss = Callable[[Any, Any], Tensor]

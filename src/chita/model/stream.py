@@ -8,8 +8,7 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, differ_in_shape, join, parse_batch
-from chita.model.sample_source import READ_ONCE, SampleSource
-from chita.model.sample_split import SampleSplit
+from chita.model.sample_source import READ_ONCE, SampleSource, SampleSplit
 
 MOST_AT_ONCE = 256  # samples in a forward pass
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
-from chita.model.prunable import prunable_by_default
+from chita.model.layers import Axes, axes_of, prunable_by_default
 
 Patterns = str | Sequence[str] | None
 
@@ -112,6 +112,16 @@ class Weights:
     def split(self, vector: Tensor) -> dict[str, Tensor]:
         """A vector of shape (p,) as one tensor per parameter, by name."""
         return {w.name: vector[w.span].view(w.parameter.shape) for w in self}
+
+
+def weight_axes(model: nn.Module, weights: Weights) -> dict[str, Axes]:
+    """Return the axes of each weight of a model, by name."""
+    owners = {
+        id(parameter): (module, name)
+        for module in model.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+    }
+    return {weight.name: axes_of(*owners[id(weight.parameter)]) for weight in weights}
 
 
 @torch.no_grad()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from chita import data, zoo
@@ -19,7 +17,9 @@ from chita.pruning.prune import prune
 from chita.report.console import say
 from chita.report.figures import accuracy_figure
 from chita.report.page.render import write_page
+from chita.report.progress import status_line
 from chita.report.published import paper_accuracy
+from chita.report.tables import Table
 
 SPARSITIES = (0.8, 0.9, 0.95, 0.98)
 METHODS = {"magnitude": "magnitude", "CHITA": "chita-bso", "CHITA++": "chita++"}
@@ -54,11 +54,11 @@ def run_demo(folder: Path) -> None:
 
     dense_accuracy = accuracy(dense(), test)
     curves: dict[str, list[Point]] = {}
-    with Console().status("") as status:
+    with status_line() as show_status:
         for name, method in METHODS.items():
             curves[name] = []
             for sparsity in SPARSITIES:
-                status.update(f"{name}, {sparsity:.0%} sparse")
+                show_status(f"{name}, {sparsity:.0%} sparse")
                 result = prune(
                     dense(), calibration, sparsity=sparsity, method=method, progress=False
                 )

@@ -14,6 +14,7 @@ from chita import data, zoo
 from chita.errors import ChitaError
 from chita.files.checkpoint import load_checkpoint, save_checkpoint
 from chita.model.batch_norm import reestimate_batch_norm
+from chita.report.published import EMBEDDED
 
 CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
 IMAGENET_CHECKPOINTS = {
@@ -21,7 +22,6 @@ IMAGENET_CHECKPOINTS = {
     "mobilenetv1-folded": "mobilenetv1_imagenet_folded.safetensors",
     "resnet50": "resnet50_imagenet.safetensors",
 }
-EMBEDDED = "mlpnet-embedded"  # not the paper's network: its cells must not be taken for those
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss
 from chita.model.stream import SampleStream
-from chita.pruning.config import BATCH, PruneConfig
+from chita.pruning.config import PruneConfig
+from chita.pruning.options import BATCH
 from chita.pruning.policy import StagePolicy, policy_for
 
 MOST_SAMPLES = 1000  # the rows of A by default: the paper's n

@@ -120,14 +120,12 @@ def accuracy_error(accuracy: float, samples: int) -> float:
     return 100 * math.sqrt(share * (1 - share) / samples)
 
 
-def sparsity_to_reach(given: float | str | None, floor: Floor) -> float | str:
-    """Return the given sparsity, or by default the one up to which a floor is searched.
+def highest_sparsity(floor: Floor) -> float:
+    """Return the sparsity up to which a run searches if only a floor is given.
 
     Raises:
-        ChitaError: there is neither a sparsity nor a floor.
+        ChitaError: the floor has no bound.
     """
-    if given is not None:
-        return given
     if floor == Floor():
         raise ChitaError(
             "sparsity must be a number in [0, 1), got None; it may be omitted only with "

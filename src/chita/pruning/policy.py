@@ -14,8 +14,9 @@ from typing import ClassVar
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.ridge import Choice
 from chita.pruning.auto.search import STEPS, CandidateSearch
-from chita.pruning.config import AUTO, PruneConfig
+from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf
+from chita.pruning.option_text import AUTO
 from chita.pruning.schedule import StagePath
 from chita.pruning.stage_problem import Formulation
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.solver.blocks.batched_algebra import damped_solve
+from chita.errors import ChitaError
 from chita.solver.problem import Iterate, Problem
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,36 @@ def gram_dtype(problem: Problem, support: Tensor) -> torch.dtype:
     largest = float(matrix.row_square_norms(support).max())
     wide = rounds_too_much(matrix.dtype, matrix.n, largest, problem.mu)
     return torch.float64 if wide else matrix.dtype
+
+
+def damped_solve(systems: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, Tensor]:
+    """(system + (mu + jitter) I)^-1 rhs, the jitter 0 wherever Cholesky succeeds without.
+
+    Args:
+        systems: (b, m, m), of which the lower triangles will do; factorised in float64.
+        mu: the damping.
+        rhs: (b, m).
+
+    Returns:
+        The solutions, (b, m), and the jitters, (b,).
+    """
+    systems = systems.to(torch.float64, copy=True)
+    diagonals = systems.diagonal(dim1=1, dim2=2)
+    diagonals += mu
+    # Enough that the huge solutions of a nearly singular system do not drown in their rounding.
+    scale = diagonals.amax(1)
+    least = torch.finfo(torch.float64).eps ** (2 / 3) * scale.masked_fill(scale == 0, 1.0)
+    jitter = torch.zeros_like(least)
+    factors, failed = torch.linalg.cholesky_ex(systems)
+    while len(broken := failed.nonzero()[:, 0]):
+        added = torch.where(jitter > 0, 9 * jitter, least)[broken]
+        if not bool((added < 1e6 * least[broken]).all()):
+            raise ChitaError("the backsolve's system is not finite: A holds too large values")
+        jitter[broken] += added
+        diagonals[broken] += added[:, None]
+        factors[broken], failed[broken] = torch.linalg.cholesky_ex(systems[broken])
+    solutions = torch.cholesky_solve(rhs.double()[:, :, None], factors)[:, :, 0]
+    return solutions.to(rhs.dtype), jitter
 
 
 def _solve(system: Tensor, mu: float, rhs: Tensor) -> tuple[Tensor, float]:

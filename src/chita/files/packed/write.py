@@ -16,7 +16,7 @@ from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
 from chita.files.whole import as_path, write_whole
-from chita.model.unwrap import unwrapped
+from chita.model.forward import unwrapped
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
-from chita.pruning.config import AUTO, PruneConfig
+from chita.pruning.config import PruneConfig
+from chita.pruning.option_text import AUTO
 from chita.pruning.stage_problem import Formulation
 
 TRIED_METRICS = ("plain", "fisher", "lamp")  # for metric="auto"; the paper's comes first

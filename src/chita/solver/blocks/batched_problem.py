@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag, pad
 
 from chita.solver.blocks.batched_algebra import times
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
+from chita.solver.matrix.gradient_matrix import sum_in_bags
 
 BAG = 64  # columns summed one after the other: many bags keep every core busy
 
@@ -38,7 +38,8 @@ class BatchedPoint(NamedTuple):
     def widened(self, width: int) -> BatchedPoint:
         """The same points with supports padded to another width."""
         more = (0, width - self.support.shape[1])
-        return self._replace(support=pad(self.support, more), values=pad(self.values, more))
+        support = torch.constant_pad_nd(self.support, more)
+        return self._replace(support=support, values=torch.constant_pad_nd(self.values, more))
 
     def put(self, rows: Tensor, points: BatchedPoint) -> None:
         """Replace the points of some of the blocks."""
@@ -170,11 +171,10 @@ class BatchedProblem:
         picked = chosen.flatten().nonzero()[:, 0]
         within = torch.arange(0, bags * BAG, BAG, device=counts.device).minimum(counts[:, None])
         firsts = (counts.cumsum(0) - counts)[:, None] + within
-        sums = embedding_bag(
-            places.flatten()[picked],
+        sums = sum_in_bags(
             self.flat_columns,
+            places.flatten()[picked],
+            values.flatten()[picked],
             firsts.flatten(),
-            mode="sum",
-            per_sample_weights=values.flatten()[picked],
         )
         return sums.view(len(places), bags, -1).sum(1)

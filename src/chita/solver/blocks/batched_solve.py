@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chita.solver.backsolve import rounds_too_much
-from chita.solver.blocks.batched_algebra import damped_solve, largest, lower_gram, times
+from chita.solver.backsolve import damped_solve, rounds_too_much
+from chita.solver.blocks.batched_algebra import largest, lower_gram, times
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem
 from chita.solver.options import Options
 from chita.solver.stepsize import WITHIN, visible_change

@@ -12,7 +12,6 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from chita.errors import ChitaError
 from chita.solver.constraints.constraint import Constraint, meeting_times, top_k
@@ -98,7 +97,7 @@ class Groups(Constraint):
 
     def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
         """So it is where none reaches beyond a group, as blocks of layers do."""
-        runs = pad((self.ids.diff() != 0).cumsum(0), (1, 0))
+        runs = torch.constant_pad_nd((self.ids.diff() != 0).cumsum(0), (1, 0))
         first, last = ([block[end] - end for block in blocks] for end in (0, 1))
         return torch.equal(runs[first], runs[last])
 

@@ -38,6 +38,20 @@ def add_lower_gram(total: Tensor, x: Tensor) -> None:
             place += left @ right
 
 
+def sum_in_bags(columns: Tensor, index: Tensor, values: Tensor, starts: Tensor) -> Tensor:
+    """Sum chosen columns times values in each of several bags, and return the sums, (bags, n).
+
+    Args:
+        columns: (p, n); row j is column j of A.
+        index: (c,), the chosen columns, one bag after the other.
+        values: (c,), their factors.
+        starts: (bags,), where in `index` each bag starts.
+    """
+    # What torch.nn.functional.embedding_bag calls in the mode "sum" (0).
+    sums: Tensor = torch.embedding_bag(columns, index, starts, False, 0, False, values)[0]
+    return sums
+
+
 def largest_magnitude(x: Tensor) -> Tensor:
     """Return max |x|, a scalar tensor; 0 for an empty x, NaN if an entry is NaN."""
     if not x.numel():

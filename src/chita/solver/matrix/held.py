@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from chita.errors import ChitaError
-from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix, largest_magnitude
+from chita.solver.matrix.gradient_matrix import (
+    CHUNK,
+    GradientMatrix,
+    largest_magnitude,
+    sum_in_bags,
+)
 from chita.solver.matrix.target import Demand, Place, Target
 from chita.solver.ranks import ALONE, Ranks
 
@@ -62,8 +66,7 @@ class HeldMatrix(GradientMatrix):
         if not self.gathers_fast:
             return self.stored.index_select(0, index).t() @ values
         starts = torch.arange(0, len(index), BAG, device=index.device)
-        bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
-        return bags.sum(0)
+        return sum_in_bags(self.stored, index, values, starts).sum(0)
 
     def _all_columns(self, d: Tensor) -> Tensor:
         batch, rest = self._shared_out()

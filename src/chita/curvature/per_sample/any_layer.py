@@ -1,4 +1,4 @@
-"""Every other layer: torch.func differentiates the one module, row by row in one batch."""
+"""Every other layer: torch.func differentiates the module, for all rows in one batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from chita.model.batch import map_tensors
 from chita.model.hooks import Call, NotSeparableError
 
 
-def general(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
-    """Tensors among the arguments are (R * m, ...), as is the output gradient."""
+def any_layer(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    """Yield the pieces for arguments and an output gradient of shape (R * m, ...)."""
     module = call.owner.module
-    if getattr(module, "sparse", False):  # an embedding, whose gradients vmap cannot batch
+    if getattr(module, "sparse", False):  # vmap cannot batch the gradients of a sparse embedding
         raise NotSeparableError(f"{type(module).__name__} has sparse=True")
     parameters = {name: weight.parameter.detach() for name, weight in call.owner.owned.items()}
 
@@ -37,7 +37,7 @@ def general(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
 
 
 def _in_dims(nest: Any) -> Any:
-    """The axis of the rows: 0 in tensors, none in what is not a tensor."""
+    """Return the axis of the rows for vmap: 0 for tensors, None for other values."""
     if isinstance(nest, dict):
         return {key: _in_dims(value) for key, value in nest.items()}
     if isinstance(nest, tuple):

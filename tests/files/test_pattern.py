@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from chita.files.packed.describe import find_pattern
+from chita.files.describe import find_pattern
 from tests.files.packed.states import sparse
 
 

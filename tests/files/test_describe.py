@@ -5,7 +5,7 @@ import torch
 
 import chita
 from chita.files.checkpoint import save_checkpoint
-from chita.files.packed.describe import describe
+from chita.files.describe import describe
 from tests.files.packed.states import small_state
 
 

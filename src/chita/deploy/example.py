@@ -1,9 +1,8 @@
-"""One input of a model: how the model is called with it, and whether two outputs are the same."""
+"""Check a user's example input, and compare the outputs that two models compute from it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,22 +10,13 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import tensors_of
-from chita.model.outputs import run_model
-
-Example = Any  # a tensor, a tuple of the model's arguments, or a dict of its keywords
-
-
-def call(model: nn.Module, example: Example) -> Any:
-    """What the model gives for the example."""
-    if isinstance(example, Mapping):
-        return model(**example)
-    return run_model(model, example if isinstance(example, tuple) else (example,))
+from chita.model.forward import Example, call
 
 
 def difference(found: Any, wanted: Any) -> float:
-    """The largest difference of two outputs, in units of the largest entry of `wanted`.
+    """Return the largest difference of two outputs, relative to the largest entry of `wanted`.
 
-    Outputs that do not compare, or hold NaN at different places, differ by infinity.
+    The difference is infinite if the shapes differ or if NaNs are in different places.
     """
     inf = float("inf")
     ours, theirs = _numbers(found), _numbers(wanted)
@@ -43,15 +33,15 @@ def difference(found: Any, wanted: Any) -> float:
 
 
 def agrees(found: Any, wanted: Any) -> bool:
-    """Whether two outputs are the same but for the order of the sums in them."""
+    """Return whether two outputs differ only by rounding, from another order of summation."""
     return difference(found, wanted) <= rounding(wanted)
 
 
 def rounding(outputs: Any) -> float:
-    """What the order of the sums may change outputs by, in units of the largest entry.
+    """Return the relative difference that another order of summation may cause.
 
-    That is eps^(2/3) for their type, 2e-5 in float32, 1e-2 in float16 and 4e-2 in bfloat16: well
-    above what such sums make, and well below a fault.
+    This is eps^(2/3) of the type: 2e-5 in float32, 1e-2 in float16 and 4e-2 in bfloat16, well
+    above the rounding errors of such sums and well below a fault.
     """
     types = [tensor.dtype for tensor in tensors_of(outputs) if tensor.is_floating_point()]
     eps = max((torch.finfo(dtype).eps for dtype in types), default=0.0)
@@ -60,7 +50,7 @@ def rounding(outputs: Any) -> float:
 
 @torch.no_grad()
 def check_example(model: nn.Module, example: Example) -> Any:
-    """What the model gives for an example that a user has chosen; says so if it fails."""
+    """Return the model's outputs for a user's example; raise a ChitaError if the model fails."""
     if not tensors_of(example):
         raise ChitaError(
             "example must be a tensor, a tuple of the model's arguments or a dict of its keywords, "
@@ -77,5 +67,5 @@ def check_example(model: nn.Module, example: Example) -> Any:
 
 
 def _numbers(outputs: Any) -> list[Tensor]:
-    """The tensors of an output in double precision, on the CPU."""
+    """Return the tensors of an output in double precision, on the CPU."""
     return [tensor.detach().cpu().double() for tensor in tensors_of(outputs)]
