@@ -17,7 +17,6 @@ from chita.errors import ChitaError
 from chita.model.counts import count
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
-from chita.model.weights import check_finite, check_model
 from chita.pruning.agreement import agreed_ranks
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.metrics import Shape
@@ -56,10 +55,8 @@ class Run:
         held_out: Iterable[Any] | None = None,
     ) -> None:
         self.began = time.perf_counter()
-        check_model(model)
         self.model, self.ranks, self.method = model, ranks, config.resolve_method()
         self.weights = weights = choose_weights(model, config)
-        check_finite(weights)
         self.calibration = data = calibrate(model, batches, loss, config, held_out)
         if self.method.curvature == "fisher":
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
@@ -176,13 +173,8 @@ class Run:
         middle = time.perf_counter()
         problem = self.problem(local, w0, self.supports.kept(sparsity))
         chosen = self.choose(problem, number)
+        choice_loss, measurement = self._apply(number, w0, chosen)
         solution = chosen.choice.solution
-        self._set_weights(number, solution.w.to(self.weights.dtype), solution.objective)
-        choice_loss = self.policy.choice_loss(self.held_out, chosen.choice)
-        measurement = self.measure()
-        _check_losses(number, choice_loss, measurement.loss)
-        if not measurement.accepted:
-            self.weights.replace(w0)
         held_out_seconds = self._held_out_seconds() - checked_before
         kind = self.method.curvature
         row = StageRow(
@@ -234,14 +226,33 @@ class Run:
         losses = self.policy.choosing_losses(self.held_out, number)
         return self.search.choose(problem, losses, self.held_out.screening_losses)
 
-    def _set_weights(self, number: int, w: Tensor, objective: float) -> None:
-        """Give the model the weights of a stage, (p,), after checking that they are finite."""
-        if not (math.isfinite(objective) and bool(w.isfinite().all())):
+    def _apply(
+        self, number: int, w0: Tensor, chosen: StageChoice
+    ) -> tuple[float | None, Measurement]:
+        """Give the model the weights of a stage; restore w0, (p,), if the floor does not hold.
+
+        Returns:
+            The loss by which the stage was chosen, and the measurement.
+        """
+        solution = chosen.choice.solution
+        w = solution.w.to(self.weights.dtype)
+        if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
             raise ChitaError(
                 f"the weights or the objective of stage {number} are not finite; try a larger "
                 "ridge, or a loss of a smaller scale"
             )
         self.weights.replace(w)
+        choice_loss = self.policy.choice_loss(self.held_out, chosen.choice)
+        measurement = self.measure()
+        for loss in (choice_loss, measurement.loss):
+            if loss is not None and not math.isfinite(loss):
+                raise ChitaError(
+                    f"the held-out loss of stage {number} is {loss}; the data must be finite, or "
+                    "the ridge larger"
+                )
+        if not measurement.accepted:
+            self.weights.replace(w0)
+        return choice_loss, measurement
 
     def measure(self) -> Measurement:
         """Measure the model on samples that are not used for any choice."""
@@ -285,12 +296,3 @@ class Run:
             held_out_loss=measurement.loss,
             held_out_error=measurement.loss_error,
         )
-
-
-def _check_losses(number: int, *losses: float | None) -> None:
-    for loss in losses:
-        if loss is not None and not math.isfinite(loss):
-            raise ChitaError(
-                f"the held-out loss of stage {number} is {loss}; the data must be finite, or the "
-                "ridge larger"
-            )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.layers import Axes
-from chita.model.weights import Weights, weight_axes
+from chita.model.weights import Weights, check_finite, check_model, weight_axes
 from chita.pruning.allocation import GLOBAL, Allocation, allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
@@ -30,9 +30,17 @@ def choose_weights(model: nn.Module, config: PruneConfig) -> Weights:
     The other weights stay dense with a warning.
 
     Raises:
-        ChitaError: the pattern divides no weight, or with strict=True not every weight.
+        ChitaError: the model has no weights to prune, or weights that are not finite; or the
+            pattern divides no weight, or with strict=True not every weight.
     """
-    weights = Weights(model, config.include, config.exclude)
+    check_model(model)
+    weights = _divisible(model, Weights(model, config.include, config.exclude), config)
+    check_finite(weights)
+    return weights
+
+
+def _divisible(model: nn.Module, weights: Weights, config: PruneConfig) -> Weights:
+    """Return the weights that the pattern divides."""
     if config.pattern is None:
         return weights
     pattern, matrices = parse_pattern(config.pattern), input_matrices(model, weights)
