@@ -181,6 +181,28 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A candidate that was tried, and its held-out loss.
+
+    Attributes:
+        candidate: the candidate.
+        ridge: lambda.
+        step: the fraction of the displacement.
+        loss: the mean held-out loss.
+    """
+
+    candidate: Candidate
+    ridge: float
+    step: float
+    loss: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all values by name."""
+        found = {"ridge": self.ridge, "step": self.step, "loss": self.loss}
+        return {**self.candidate.to_dict(), **found}
+
+
+@dataclass(frozen=True)
 class CandidateSpace:
     """The candidates of a run: every combination of the values on each axis.
 

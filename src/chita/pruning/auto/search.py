@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.pruning.auto.candidates import Candidate, CandidateSpace
+from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch
 from chita.pruning.held_out import LossesOf, PartLosses
 from chita.pruning.stage_problem import Formulation
@@ -39,28 +39,6 @@ class Solvable(Protocol):
 
     def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
         """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate that was tried, and its held-out loss.
-
-    Attributes:
-        candidate: the candidate.
-        ridge: lambda.
-        step: the fraction of the displacement.
-        loss: the mean held-out loss.
-    """
-
-    candidate: Candidate
-    ridge: float
-    step: float
-    loss: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all values by name."""
-        found = {"ridge": self.ridge, "step": self.step, "loss": self.loss}
-        return {**self.candidate.to_dict(), **found}
 
 
 @dataclass(frozen=True)
