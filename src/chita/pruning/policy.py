@@ -57,6 +57,15 @@ class StagePolicy(ABC):
     def path(self) -> StagePath:
         """The sparsities of the stages."""
 
+    def candidates(self, n: int, p: int) -> CandidateSpace:
+        """Return the candidates of the run.
+
+        Args:
+            n: the rows of A.
+            p: the prunable weights.
+        """
+        return CandidateSpace.of(self.config, n, p)
+
     @abstractmethod
     def search(self, space: CandidateSpace) -> CandidateSearch:
         """Return the search for what each stage does."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.model.counts import Counts
+from chita.model.batch import Batch
+from chita.model.counts import Counts, count
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
+from chita.pruning.held_out import Measurement
 from chita.pruning.rows import LayerRow, RepairRow, Seconds, StageRow, json_safe
 from chita.report.tables import as_text, counts_table, layer_table
+from chita.solver.matrix.memory import peak_memory_bytes
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,58 @@ class PruneResult:
     repairs: list[RepairRow] = field(default_factory=list)
     held_out_loss: float | None = None
     held_out_error: float | None = None
+
+    @classmethod
+    def collect(
+        cls,
+        model: nn.Module,
+        weights: Weights,
+        kept: Tensor,
+        stages: list[StageRow],
+        *,
+        config: PruneConfig,
+        samples: int,
+        sample: Batch | None,
+        groups: dict[int, int] | None,
+        repairs: list[RepairRow],
+        measurement: Measurement,
+        began: float,
+    ) -> PruneResult:
+        """Return the result of a run that has ended.
+
+        Args:
+            model: the pruned model.
+            weights: its prunable weights, p in total.
+            kept: the support, (p,) bool.
+            stages: a row for each stage.
+            config: the options of the run.
+            samples: n, the rows of A.
+            sample: a sample to count multiply-adds with, if there is one.
+            groups: under a pattern, how many of its groups keep how many weights.
+            repairs: a row for each repair.
+            measurement: the model, measured on held-out samples.
+            began: when the run began, by `time.perf_counter`.
+        """
+        return cls(
+            model=model,
+            masks={name: mask.clone() for name, mask in weights.split(kept).items()},
+            layers=layer_rows(weights),
+            stages=stages,
+            samples=samples,
+            seconds=Seconds(
+                gradients=sum(row.gradient_seconds for row in stages),
+                solve=sum(row.solve_seconds for row in stages),
+                guard=sum(row.guard_seconds for row in stages),
+                total=time.perf_counter() - began,
+            ),
+            peak_memory_bytes=peak_memory_bytes(weights.device),
+            config=config,
+            counts=count(model, None if sample is None else sample.to(weights.device).inputs),
+            groups=groups,
+            repairs=repairs,
+            held_out_loss=measurement.loss,
+            held_out_error=measurement.loss_error,
+        )
 
     @property
     def title(self) -> str:

@@ -14,11 +14,9 @@ from torch import Tensor, nn
 
 from chita.curvature.row_by_row import reached_weights
 from chita.errors import ChitaError
-from chita.model.counts import count
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
 from chita.pruning.agreement import agreed_ranks
-from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
@@ -28,15 +26,14 @@ from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
 from chita.pruning.policy import policy_for
 from chita.pruning.repair import dense_means, repair
-from chita.pruning.result import PruneResult, layer_rows
+from chita.pruning.result import PruneResult
 from chita.pruning.resume import FinishedStages, StageFile, describe_run
-from chita.pruning.rows import RepairRow, Seconds, StageRow
+from chita.pruning.rows import RepairRow, StageRow
 from chita.pruning.stage_problem import Posed
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
-from chita.solver.matrix.memory import peak_memory_bytes
 from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
@@ -69,16 +66,17 @@ class Run:
         self.supports = Supports(model, weights, config)
         self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds
         self.shape = Shape.of(model, weights)
-        space = self._divide_work()
+        self.space = policy.candidates(data.rows, weights.size)
+        self.division = self._divide()
         self.curvature = Curvature(
-            model, weights, data, policy, self.supports, self.division, space
+            model, weights, data, policy, self.supports, self.division, self.space
         )
         self.held_out, self.measured = (
             HeldOut(model, weights, samples, data.loss, self.division.ranks, data.batch)
             for samples in (data.held_out, data.measured)
         )
         self.floor = None if config.floor is None else FloorCheck(self.measured, config.floor)
-        self.search = policy.search(space)
+        self.search = policy.search(self.space)
         self.dense = dense_means(model, weights, data) if policy.repairs else None
         self.rows: list[StageRow] = []
         self.kept = torch.ones(weights.size, dtype=torch.bool, device=weights.device)
@@ -86,17 +84,16 @@ class Run:
         if not self.supports.kept(config.sparsity):
             logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
 
-    def _divide_work(self) -> CandidateSpace:
-        """Divide the columns among the ranks, and return the candidates that respect the cuts."""
-        n, weights, ranks = self.calibration.rows, self.weights, ALONE
-        space = CandidateSpace.of(self.config, n, weights.size)
+    def _divide(self) -> Division:
+        """Divide the columns among the ranks; the candidates must then respect the cuts."""
+        weights, ranks, base = self.weights, ALONE, self.policy.formulation
         if self.ranks.size > 1:
+            n = self.calibration.rows
             ranks = agreed_ranks(self.ranks, self.config, self.supports, weights, n=n)
-        if ranks.size > 1:  # the columns are divided so that no block is cut
-            space = space.with_one_block_size(self.policy.formulation)
-        block_size = space.first.apply(self.policy.formulation).block_size
-        self.division = Division(ranks, Layout(weights.sizes, block_size, self.supports.units))
-        return space
+        if ranks.size > 1:  # no block is cut
+            self.space = self.space.with_one_block_size(base)
+        block_size = self.space.first.apply(base).block_size
+        return Division(ranks, Layout(weights.sizes, block_size, self.supports.units))
 
     def keep_stages(self, folder: Path, *, resume: bool) -> None:
         """Write each finished stage into a folder, and continue from the one found there.
@@ -274,25 +271,16 @@ class Run:
         repairs: list[RepairRow] = []
         if self.dense is not None:
             repairs = repair(self.model, self.dense, self.held_out.losses_now, self.holds)
-        measurement = self.measure()
-        sample = None if self.sample is None else self.sample.to(self.weights.device)
-        return PruneResult(
-            model=self.model,
-            masks={name: mask.clone() for name, mask in self.weights.split(self.kept).items()},
-            layers=layer_rows(self.weights),
-            stages=self.rows,
-            samples=self.calibration.rows,
-            seconds=Seconds(
-                gradients=sum(row.gradient_seconds for row in self.rows),
-                solve=sum(row.solve_seconds for row in self.rows),
-                guard=sum(row.guard_seconds for row in self.rows),
-                total=time.perf_counter() - self.began,
-            ),
-            peak_memory_bytes=peak_memory_bytes(self.weights.device),
+        return PruneResult.collect(
+            self.model,
+            self.weights,
+            self.kept,
+            self.rows,
             config=self.config,
-            counts=count(self.model, None if sample is None else sample.inputs),
+            samples=self.calibration.rows,
+            sample=self.sample,
             groups=self.supports.group_counts(self.kept),
             repairs=repairs,
-            held_out_loss=measurement.loss,
-            held_out_error=measurement.loss_error,
+            measurement=self.measure(),
+            began=self.began,
         )
