@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.curvature.layer_inputs import layer_inputs
+from chita.curvature.layer_inputs import input_moments
 from chita.errors import ChitaError
 from chita.model.modes import evaluating
 from chita.model.stream import SampleStream
@@ -27,7 +27,7 @@ def moments(model: nn.Module, x: Tensor, **keywords: Any) -> dict[str, Tensor]:
     """As found over all of x, by name."""
     weights = Weights(model.double(), **keywords)
     targets = labels(len(x))
-    found = layer_inputs(model, weights, SampleStream([(x, targets)]), samples=len(x))
+    found = input_moments(model, weights, SampleStream([(x, targets)]), samples=len(x))
     with torch.no_grad(), evaluating(model):
         assert found.loss == pytest.approx(functional.cross_entropy(model(x), targets).item())
     return {w.name: moment for w, moment in zip(weights, found.moments, strict=True)}
@@ -140,9 +140,9 @@ def test_weights_without_inputs_are_named() -> None:
     model, x = Odd(), normal(6, 3)
     with pytest.raises(ChitaError, match=r"'unseen.weight' is never called.*leave it out"):
         moments(model, x)
-    with pytest.raises(ChitaError, match="and 'scale' is none; leave it out with exclude='scale'"):
+    with pytest.raises(ChitaError, match=r"'scale'.*exclude='scale'"):
         moments(model, x, include=["called.weight", "scale"])
-    with pytest.raises(ChitaError, match=r"'called.bias' is none"):
+    with pytest.raises(ChitaError, match=r"'called\.bias'"):
         moments(model, x, include="called.*")
     assert list(moments(model, x, include="called.weight")) == ["called.weight"]
     assert not any(module._forward_hooks for module in model.modules())
@@ -152,4 +152,4 @@ def test_a_loss_that_is_not_finite() -> None:
     model = nn.Linear(3, 3).double()
     stream = SampleStream([(normal(4, 3).fill_(torch.nan), labels(4))])
     with pytest.raises(ChitaError, match="loss is not finite"):
-        layer_inputs(model, Weights(model), stream, samples=4)
+        input_moments(model, Weights(model), stream, samples=4)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import square_norms
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import SupportThenUpdate
 from chita.solver.constraints.constraint import top_k
@@ -133,7 +134,7 @@ def toggle(problem: Problem, x: Iterate, toggles: Toggles, index: Tensor) -> Ite
 
 CBS = Method(
     "cbs",
-    "fisher",
+    Fisher,
     WithoutFirstOrder(SupportThenUpdate(swap_support, refine_by_backsolve)),
     options=Options(iterations=8),  # rounds of swaps
     constrained=False,

@@ -11,49 +11,30 @@ where the statistic ranks the weights of a layer and the same share of every lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from chita.curvature.layer_inputs import LayerInputs
 from chita.methods.inverse import cholesky
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.solver.algorithm import Layout, begin
 from chita.solver.constraints.layer_counts import top_k_by_layer
-from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
 
-class LayerInputs(HeldMatrix):
-    """The second moments of the layers' inputs, in the place of gradients.
-
-    As a matrix A it has one row, of zeros: the loss has no say here, and mu = n lambda is lambda.
-
-    Args:
-        moments: for each layer the mean of x x^T, (groups, i, i); groups is 1 but for grouped
-            convolutions, whose output units see the inputs of their group alone.
-        w0: the weights, (p,), for whose layers they stand.
-    """
-
-    def __init__(self, moments: Sequence[Tensor], w0: Tensor) -> None:
-        dtype = torch.promote_types(w0.dtype, torch.float32)
-        super().__init__(w0.new_zeros((len(w0), 1), dtype=dtype))
-        self.moments = moments
-
-
 @dataclass(frozen=True)
 class LayerWise:
-    """The summed surgeon's update of every layer on its own, for a problem of LayerInputs."""
+    """The summed surgeon's update of every layer on its own, for a problem with layer moments."""
 
     def run(
         self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        assert isinstance(problem.matrix, LayerInputs)
         begin(problem, k, trace)
         sizes = list(layout.layers)
-        parts = zip(torch.split(problem.w0, sizes), problem.matrix.moments, strict=True)
+        parts = zip(torch.split(problem.w0, sizes), problem.moments, strict=True)
         layers = [_Layer(w.double(), moment, problem.mu) for w, moment in parts]
         statistic = torch.cat([layer.statistic for layer in layers])
         kept = top_k_by_layer(statistic, k, layout.layers, problem.constraint)
@@ -82,4 +63,4 @@ class _Layer:
         return (mask * moved).flatten()
 
 
-L_OBS = Method("l-obs", "inputs", LayerWise())
+L_OBS = Method("l-obs", LayerInputs, LayerWise())

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import Inverse, all_blocks, cholesky, require_ridge
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.algorithm import Layout
 from chita.solver.backsolve import gram_dtype
@@ -123,4 +124,4 @@ def matrix_free_memory(layout: Layout, n: int) -> int:
     return FACTOR_ENTRY * sum(min(n, stop - start) ** 2 for start, stop in all_blocks(layout))
 
 
-M_FAC = Method("m-fac", "fisher", Surgeon(matrix_free), memory=matrix_free_memory)
+M_FAC = Method("m-fac", Fisher, Surgeon(matrix_free), memory=matrix_free_memory)

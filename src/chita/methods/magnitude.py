@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from chita.methods.method import Method
+from chita.curvature.source import NoCurvature
+from chita.methods.registry import Method
 from chita.solver.algorithm import Layout, begin
 from chita.solver.constraints.layer_counts import top_k_by_layer
 from chita.solver.options import Options, Trace
@@ -25,5 +26,5 @@ class LargestWeights:
         return problem.unmoved(kept), True
 
 
-MAGNITUDE = Method("magnitude", "none", LargestWeights())
-MAGNITUDE_UNIFORM = Method("magnitude-uniform", "none", LargestWeights(by_layer=True))
+MAGNITUDE = Method("magnitude", NoCurvature, LargestWeights())
+MAGNITUDE_UNIFORM = Method("magnitude-uniform", NoCurvature, LargestWeights(by_layer=True))

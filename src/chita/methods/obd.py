@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import square_norms
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.blocks.batch import BlockBatch
 from chita.solver.problem import Problem
@@ -34,4 +35,4 @@ def diagonal(problem: Problem, batch: BlockBatch) -> Diagonal:
     return Diagonal(1 / h.clamp_min_(torch.finfo(h.dtype).tiny))
 
 
-OBD = Method("obd", "fisher", Surgeon(diagonal))
+OBD = Method("obd", Fisher, Surgeon(diagonal))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.methods.m_fac import explained
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import Layout, begin
 from chita.solver.blocks.independent import alone, one_by_one, solve_apart
@@ -159,5 +160,5 @@ class _Steps:
 
 
 OBS = Method(
-    "obs", "fisher", WithoutFirstOrder(OneByOne()), constrained=False, memory=one_by_one_memory
+    "obs", Fisher, WithoutFirstOrder(OneByOne()), constrained=False, memory=one_by_one_memory
 )

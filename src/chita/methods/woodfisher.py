@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import all_blocks, cholesky, require_ridge
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.batch import BlockBatch
@@ -71,4 +72,4 @@ def _add_rows(inverse: Tensor, rows: Tensor) -> None:
     inverse.baddbmm_(y, y.mT, alpha=-1)
 
 
-WOODFISHER = Method("woodfisher", "fisher", Surgeon(Woodbury()), memory=woodbury_memory)
+WOODFISHER = Method("woodfisher", Fisher, Surgeon(Woodbury()), memory=woodbury_memory)

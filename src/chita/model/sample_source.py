@@ -13,8 +13,7 @@ from chita.errors import ChitaError
 from chita.model.batch import Batch, describe, differ_in_shape, map_tensors, tensors_of
 from chita.model.sample_keys import SampleKeys, known_size, order_is_fixed, repeats_samples
 from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit, split_keys
-from chita.pruning.storage import free_bytes
-from chita.solver.matrix.memory import format_bytes
+from chita.solver.matrix.memory import format_bytes, free_bytes
 
 logger = logging.getLogger(__name__)
 

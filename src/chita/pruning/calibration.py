@@ -81,7 +81,7 @@ def calibrate(
             f"held_out is for runs that choose something by it, and method={config.method!r} with "
             f"ridge={config.ridge!r} chooses nothing; leave it out, or give ridge='auto'"
         )
-    if config.resolve_method().curvature == "none":
+    if not config.resolve_method().curvature.reads_samples:
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
     if config.loss is None:
         stream = SampleStream(batches, config.seed)

@@ -21,7 +21,7 @@ from chita.errors import (
     is_share,
     require,
 )
-from chita.methods import Method, able, get_method
+from chita.methods import Method, get_method, methods_where
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.auto.metrics import METRICS
 from chita.pruning.auto.search import Forms
@@ -119,11 +119,11 @@ class PruneConfig:
     def _check_guard(self) -> None:
         known = (None, AUTO, *METRICS)
         require("metric", self.metric, known.__contains__, f"one of {list(known[1:])}")
-        curvature = self.resolve_method().curvature
-        if self.metric not in (None, "plain") and curvature != "fisher":
+        gradients = self.resolve_method().curvature.uses_gradients
+        if self.metric not in (None, "plain") and not gradients:
             raise ChitaError(
                 f"metric={self.metric!r} needs gradients, which method {self.method!r} does not "
-                f"use; {able(lambda method: method.curvature == 'fisher')} do"
+                f"use; {methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
         for name in ("max_loss_increase", "min_accuracy"):
             value = getattr(self, name)
@@ -143,10 +143,10 @@ class PruneConfig:
 
     def _check_drop(self) -> None:
         require("drop_dead", self.drop_dead, is_flag, "True, False or None")
-        if self.drop_dead and self.resolve_method().curvature != "fisher":
+        if self.drop_dead and not self.resolve_method().curvature.uses_gradients:
             raise ChitaError(
                 f"drop_dead=True needs gradients, which method {self.method!r} does not use; "
-                f"{able(lambda method: method.curvature == 'fisher')} do"
+                f"{methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
 
     def _check_allocation(self) -> None:
@@ -161,7 +161,7 @@ class PruneConfig:
         if limited and not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} cannot keep to allocation, at_least or at_most; "
-                f"{able(lambda method: method.constrained)} can"
+                f"{methods_where(lambda method: method.constrained)} can"
             )
 
     def _make_plain(self) -> None:
@@ -190,14 +190,14 @@ class PruneConfig:
         if not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
-                f"{able(lambda method: method.constrained)} do"
+                f"{methods_where(lambda method: method.constrained)} do"
             )
 
     def _check_sweeps(self, method: Method) -> None:
         if self.block_sweeps and (self.block_size is None or not method.streams):
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
-                f"{able(lambda method: method.streams)}, got "
+                f"{methods_where(lambda method: method.streams)}, got "
                 f"block_size={self.block_size!r} and method={self.method!r}"
             )
 

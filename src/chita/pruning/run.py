@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.row_by_row import reached_weights
+from chita.curvature.source import LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.model.counts import count
 from chita.model.losses import Loss
@@ -24,14 +25,14 @@ from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import STEPS, Guard, Guarded
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
-from chita.pruning.curvature import Around, Curvature
 from chita.pruning.floor_check import Judge
 from chita.pruning.held_out import HeldOut
 from chita.pruning.repair import RepairRow, dense_means, repair
 from chita.pruning.result import PruneResult, Seconds, StageRow, layer_rows
 from chita.pruning.resume import Finished, StageFile, describe_run
 from chita.pruning.stage_path import StagePath
-from chita.pruning.stage_problem import Posed
+from chita.pruning.stage_problem import StageProblem
+from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
@@ -60,7 +61,7 @@ class Run:
         self.weights = weights = choose_weights(model, config)
         check_finite(weights)
         self.calibration = data = calibrate(model, batches, loss, config, held_out)
-        if self.method.curvature == "fisher":
+        if self.method.curvature.uses_gradients:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
             named = config.include is not None
             self.weights = weights = reached_weights(
@@ -75,8 +76,19 @@ class Run:
             forms = forms.of_one_size()
         layout = Layout(weights.sizes, forms.first.block_size, self.supports.units)
         self.shape, self.division = Shape.of(model, weights), Division(sharers, layout)
-        self.curvature = Curvature(
-            model, weights, data, config, self.supports, self.division, forms
+        self.curvature = self.method.curvature(
+            SampledModel(
+                model,
+                weights,
+                data.stream,
+                rows=data.rows,
+                batch=data.batch,
+                loss=data.loss,
+                row_loss=data.row_loss,
+                distilled=config.loss is not None,
+                ranks=sharers,
+                store=choose_store(config, self.supports, self.division, forms, weights, data.rows),
+            )
         )
         self.held_out, self.measured = (
             HeldOut(model, weights, samples, data.loss, sharers, data.batch)
@@ -181,10 +193,10 @@ class Run:
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
         start, guarded_before = time.perf_counter(), self._guard_seconds()
-        around = self.curvature.at(w0)
+        local = self.curvature.at(w0)
         middle = time.perf_counter()
-        posed = self.pose(around, w0, self.supports.kept(sparsity))
-        chosen = self.choose(posed, number)
+        problem = self.problem(local, w0, self.supports.kept(sparsity))
+        chosen = self.choose(problem, number)
         solution = chosen.choice.solution
         w = solution.w.to(self.weights.dtype)
         if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
@@ -206,14 +218,14 @@ class Run:
         if not measurement.accepted:
             self.weights.replace(w0)
         guard_seconds = self._guard_seconds() - guarded_before
-        curvature = self.method.curvature
+        has_objective = self.method.curvature.uses_gradients and chosen.step == 1
         row = StageRow(
             stage=number,
             sparsity=sparsity,
             kept=len(solution.support),
-            ridge=chosen.choice.ridge if curvature != "none" else None,
-            objective=solution.objective if curvature == "fisher" and chosen.step == 1 else None,
-            loss=around.loss,
+            ridge=chosen.choice.ridge if self.method.takes_ridge else None,
+            objective=solution.objective if has_objective else None,
+            loss=local.loss,
             held_out_loss=measurement.loss,
             iterations=solution.iterations,
             converged=solution.converged,
@@ -223,12 +235,12 @@ class Run:
             guard_seconds=guard_seconds,
             held_out_error=measurement.loss_error,
             choice_loss=choice_loss,
-            sample_gradients=around.sample_gradients,
+            sample_gradients=local.sample_gradients,
             accepted=measurement.accepted,
             **asdict(chosen.form),
             step=chosen.step,
             accuracy=measurement.accuracy,
-            dead=posed.dead.count,
+            dead=problem.dead.count,
             why=chosen.why,
             candidates=[trial.to_dict() for trial in chosen.trials],
         )
@@ -238,10 +250,10 @@ class Run:
     def _guard_seconds(self) -> float:
         return self.held_out.seconds + self.measured.seconds
 
-    def pose(self, around: Around, w0: Tensor, k: int) -> Posed:
-        """The problem of a stage that keeps k weights."""
-        return Posed(
-            around.matrix,
+    def problem(self, local: LocalModel, w0: Tensor, k: int) -> StageProblem:
+        """Return the problem of a stage that keeps k weights."""
+        return StageProblem(
+            local,
             w0,
             k,
             constraint=self.supports.constraint(k),
@@ -249,15 +261,14 @@ class Run:
             division=self.division,
             algorithm=self.method.algorithm,
             options=self.config.resolve_options(),
-            alpha=around.alpha,
             drop_dead=self.config.drops_dead,
         )
 
-    def choose(self, posed: Posed, number: int) -> Guarded:
+    def choose(self, problem: StageProblem, number: int) -> Guarded:
         """What the stage does: the solution of the best candidate, or of the only one."""
         if self.held_out.batches:
             losses = self.held_out.turn(number) if self.config.guarded else self.held_out.losses
             return self.guard.choose(
-                posed.solve, posed.still, posed.mask, losses, self.held_out.scout
+                problem.solve, problem.still, problem.mask, losses, self.held_out.scout
             )
-        return self.guard.only(posed.solve)
+        return self.guard.only(problem.solve)

@@ -1,4 +1,4 @@
-"""The problem of one stage, to be solved in any form (metric, blocks, first-order term)."""
+"""The problem of one stage, solved in any form (metric, blocks, first-order term)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cached_property
 
 from torch import Tensor
 
+from chita.curvature.source import LocalModel
 from chita.pruning.auto.metrics import Shape, metric_scale
 from chita.pruning.auto.search import Form
 from chita.solver.algorithm import Algorithm, Layout
@@ -30,23 +31,23 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Posed:
-    """A at w0, and k weights to keep.
+class StageProblem:
+    """The local model at w0, and k weights to keep.
 
     Attributes:
-        matrix: A, or this rank's columns of it.
+        local: the local model of the loss around w0.
         w0: the weights of all ranks, (p,).
-        k: how many stay.
+        k: the number of weights to keep.
         constraint: which supports are allowed.
-        shape: of the layers.
-        division: of the columns.
-        algorithm: that solves it.
-        options: how it runs.
-        alpha: the scale of the first-order term, or c itself, (n,).
-        drop_dead: whether the weights of dead columns are removed first (`l0/dead.py`).
+        shape: the shapes of the layers.
+        division: of the columns among the ranks, with the layout of the layers.
+        algorithm: the algorithm that solves the problem.
+        options: the options of the algorithm.
+        drop_dead: whether the weights of dead columns are removed first
+            (`solver/dead_columns.py`).
     """
 
-    matrix: GradientMatrix
+    local: LocalModel
     w0: Tensor
     k: int
     constraint: Constraint
@@ -54,19 +55,24 @@ class Posed:
     division: Division
     algorithm: Algorithm
     options: Options
-    alpha: float | Tensor
     drop_dead: bool = False
     _measured: dict[str, Measured] = field(default_factory=dict)
 
+    @property
+    def matrix(self) -> GradientMatrix:
+        """A, or the columns of it that this rank holds."""
+        return self.local.matrix
+
     def solve(self, form: Form, ridge: float) -> Solution:
-        """The solution in the plain metric, over the columns of all ranks."""
+        """Solve the problem; the solution is in the plain metric, over the columns of all ranks."""
         measured = self._in_metric(form.metric)
         problem = Problem.build(
             measured.matrix,
             measured.w0,
             lam=ridge,
-            alpha=self.alpha if form.first_order else 0.0,
+            alpha=self.local.alpha if form.first_order else 0.0,
             constraint=self.constraint,
+            moments=self.local.moments,
         )
         options = replace(self.options, block_sweeps=form.block_sweeps)
         part = self.dead.solve(
@@ -79,11 +85,11 @@ class Posed:
         return self.division.whole(part)
 
     def still(self, solution: Solution) -> Tensor:
-        """w0 on the support of a solution, zero elsewhere, (p,)."""
+        """Return w0 on the support of a solution, zero elsewhere, (p,)."""
         return keep(self.w0.to(solution.w.dtype), solution.support)
 
     def mask(self, form: Form) -> tuple[Tensor, Tensor]:
-        """P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
+        """Return P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
         measured, division = self._in_metric(form.metric), self.division
         own = self.constraint.largest(self.dead.drop(measured.w0), self.k, division.ranks)
         own = self.dead.complete(own, measured.w0, constraint=self.constraint, ranks=division.ranks)
@@ -92,7 +98,7 @@ class Posed:
 
     @cached_property
     def dead(self) -> DeadColumns:
-        """The dead columns of this rank; none where they are not to be dropped."""
+        """The dead columns of this rank; none if they are not dropped."""
         if not self.drop_dead:
             return DeadColumns.none(self.matrix.p, self.matrix.device)
         return DeadColumns.find(
@@ -114,7 +120,7 @@ class Posed:
         return replace(layout, block_size=form.block_size)
 
     def _in_metric(self, metric: str) -> Measured:
-        """A and w0 in a metric, made once: the matrix remembers its last Gram product."""
+        """Return A and w0 in a metric, built once: the matrix stores its last Gram product."""
         if metric not in self._measured:
             matrix, w0 = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
             if metric == "plain":

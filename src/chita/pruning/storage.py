@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
 
 from chita.errors import ChitaError
 from chita.methods import Method
+from chita.model.weights import Weights
 from chita.pruning.auto.search import Forms
 from chita.pruning.config import PruneConfig
+from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
-from chita.solver.matrix.memory import ENTRY, format_bytes, resident_bytes
+from chita.solver.division import Division
+from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import BATCHES, Planner, Work, hold
+from chita.solver.matrix.shared import SharedTarget
 from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
 from chita.solver.solve import ALGORITHMS
@@ -39,7 +41,7 @@ def check_memory(
         budget: the bytes that the process may take in all; None for what is free.
     """
     free = free_bytes(device) if budget is None else max(0, budget - resident_bytes(device))
-    matrix = n * sum(layout.layers) * ENTRY if method.curvature == "fisher" else 0
+    matrix = n * sum(layout.layers) * ENTRY if method.curvature.uses_gradients else 0
 
     def needed(block_size: int | None) -> int:
         return matrix + method.memory(Layout(layout.layers, block_size), n)
@@ -58,25 +60,6 @@ def check_memory(
     )
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """What is free on a GPU or in main memory; None where the system does not tell."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] + _cached_bytes(device)
-    table = Path("/proc/meminfo")  # counts what the page cache would give back
-    if table.exists():
-        rows = dict(line.split(":", 1) for line in table.read_text().splitlines())
-        return int(rows["MemAvailable"].split()[0]) * 1024
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _cached_bytes(device: torch.device) -> int:
-    """What torch holds of the GPU's memory without using it."""
-    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
-
 def _round_sizes(largest: int) -> list[int]:
     """Block sizes to propose, the largest first: 1, 2 or 5 times a power of ten."""
     sizes = [digit * 10**power for power in range(2, 9) for digit in (1, 2, 5)]
@@ -85,6 +68,40 @@ def _round_sizes(largest: int) -> list[int]:
 
 FILLED = 0.6  # of what is free goes to A at most, where nobody gave a budget
 SOLVES = 8  # a stage that chooses by held-out samples tries about so many
+
+
+def choose_store(
+    config: PruneConfig,
+    supports: Supports,
+    division: Division,
+    forms: Forms,
+    weights: Weights,
+    n: int,
+) -> Store:
+    """Choose where the A of each stage is stored: shared by ranks, or within the memory budget.
+
+    Args:
+        config: the configuration of the run.
+        supports: the supports that the run may have.
+        division: of rows and columns among the ranks.
+        forms: the forms of the problem that a stage may try.
+        weights: the prunable weights.
+        n: the rows of A.
+
+    Raises:
+        ChitaError: There is too little memory, or the method cannot read the requested storage.
+    """
+    method, device = config.resolve_method(), weights.device
+    layout, ranks = division.layout, division.ranks
+    if config.guarded and ranks.size == 1:
+        config = replace(config, memory=fitting_memory(config, weights.size, n, device))
+    check_store(config, method, layout, n=n, device=device, ranks=ranks)
+    if ranks.size > 1:
+        return partial(SharedTarget, ranks=ranks, bounds=division.bounds, counts=division.rows(n))
+    # The search for a floor may end anywhere above the dense network.
+    lowest = 0.0 if config.floor is not None else min(config.plan())
+    kept = supports.kept(config.sparsity), supports.kept(lowest)
+    return pick_store(config, method, layout, forms=forms, n=n, kept=kept, device=device)
 
 
 def check_store(

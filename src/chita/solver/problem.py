@@ -49,6 +49,8 @@ class Problem:
         offset: c, (n,): alpha e, plus what weights held fixed contribute to the residual.
         constant: what weights held fixed contribute to the objective.
         constraint: which supports are allowed.
+        moments: for each layer the mean of x x^T over its inputs x, (groups, i, i), for methods
+            that use them in the place of A; restrictions do not carry them.
     """
 
     matrix: GradientMatrix
@@ -57,6 +59,7 @@ class Problem:
     offset: Tensor
     constant: float = 0.0
     constraint: Constraint = ANY_SUPPORT
+    moments: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ranks.size > 1 and not isinstance(self.constraint, AnySupport):
@@ -71,10 +74,12 @@ class Problem:
         lam: float,
         alpha: float | Tensor,
         constraint: Constraint = ANY_SUPPORT,
+        moments: tuple[Tensor, ...] = (),
     ) -> Problem:
         """Problem (main-problem) with ridge lambda and c = alpha e, or c = alpha of shape (n,)."""
         offset = w0.new_ones(matrix.n) * alpha
-        return cls(matrix, w0, matrix.n * lam, offset, constraint=constraint)
+        n = 1 if moments else matrix.n  # moments are means over the samples, A^T A is a sum
+        return cls(matrix, w0, n * lam, offset, constraint=constraint, moments=moments)
 
     @property
     def ranks(self) -> Ranks:

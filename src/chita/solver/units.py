@@ -1,8 +1,8 @@
 """Units in which the problem neither underflows nor overflows.
 
-With s A, s c and s^2 mu in the places of A, c and mu, problem (main-problem) has the same solutions
-and the objective s^2 Q. For a power of two s, every operation of the solvers gives the same bits,
-unless it underflows or overflows in one of the two units.
+With s A, s c, s^2 mu and s^2 M in the places of A, c, mu and the moments M of the layers, problem
+(main-problem) has the same solutions and the objective s^2 Q. For a power of two s, every operation
+of the solvers gives the same bits, unless it underflows or overflows in one of the two units.
 """
 
 from __future__ import annotations
@@ -27,5 +27,6 @@ def in_ordinary_units(problem: Problem) -> tuple[Problem, float]:
         mu=problem.mu * s * s,
         offset=problem.offset * s,
         constant=problem.constant * s * s,
+        moments=tuple(moment * (s * s) for moment in problem.moments),
     )
     return scaled, s
