@@ -4,6 +4,7 @@ from chita.deploy.fast import Accelerated, accelerate
 from chita.deploy.onnx_file import export_onnx
 from chita.errors import ChitaError
 from chita.files.packed import load, save
+from chita.methods.registry import Method, register_method
 from chita.model.weights import apply_masks
 from chita.pruning.config import PruneConfig
 from chita.pruning.prune import prune
@@ -16,6 +17,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accelerated",
     "ChitaError",
+    "Method",
     "Options",
     "PruneConfig",
     "PruneResult",
@@ -26,6 +28,7 @@ __all__ = [
     "export_onnx",
     "load",
     "prune",
+    "register_method",
     "save",
     "sensitivity",
     "solve",

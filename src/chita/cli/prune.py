@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from chita import zoo
+from chita.cli.imports import Imports
 from chita.cli.launch import resumable
 from chita.cli.trained import (
     AsJson,
@@ -31,7 +32,7 @@ from chita.cli.trained import (
 from chita.data import Batches
 from chita.errors import ChitaError
 from chita.files.run_folder import write_run
-from chita.methods import METHODS
+from chita.methods import BUILT_IN
 from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.modes import device_of
@@ -74,7 +75,9 @@ def prune_command(
     loss: Annotated[
         str | None, typer.Option(help="distill: keep to the dense outputs; labels are not used.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help=f"One of {', '.join(BUILT_IN)}, or one from --import.")
+    ] = "auto",
     solver: Annotated[str | None, typer.Option(help="Inside chita++: bso (default) or cd.")] = None,
     stages: Annotated[
         int | None, typer.Option(help="Stages: 60 for auto and chita++, else 1, by default.")
@@ -169,6 +172,7 @@ def prune_command(
         bool, typer.Option("--report", help="End with a page on the run, OUT/report.html.")
     ] = False,
     as_json: AsJson = False,
+    imports: Imports = None,
 ) -> None:
     """Prune a trained network and say what is left of its accuracy."""
     known = zoo.get(network)
