@@ -112,7 +112,7 @@ def assert_noticed(model: nn.Module, marked: list[int], reason: str, store: Stor
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (FunctionalForSome, "inner.weight come out differently"),
+        (FunctionalForSome, "inner.weight differ"),
         (NeverCalledForSome, "inner.weight is used outside its module"),
     ],
 )

@@ -96,7 +96,7 @@ def test_attention(batch_first: bool) -> None:
 def test_batch_norm_without_running_statistics() -> None:
     norm = nn.BatchNorm2d(4, track_running_stats=False)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), head(4))
-    reason = "come out differently in a batch of many rows"
+    reason = "differ in a batch of many rows"
     assert_right(model, normal(12, 3, 5, 5), labels(12), batch=3, row_by_row=reason)
 
 
@@ -106,10 +106,10 @@ def test_samples_mixed_by_hand() -> None:
 
 
 def test_samples_not_in_dimension_0() -> None:
-    reason = "dimension 0 of what Linear sees is not the samples"
+    reason = "dimension 0 of the tensors of Linear is not the samples"
     assert_right(SequenceFirst(), normal(12, 3, 4), labels(12), batch=3, row_by_row=reason)
     # Even if by chance the sequence is as long as there are samples in the chunk (all but row 0).
-    assert_right(SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row="differently")
+    assert_right(SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row="in a batch of many rows")
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-4])

@@ -101,7 +101,7 @@ def test_cancellation_is_mended_and_reported(caplog: pytest.LogCaptureFixture) -
     solution = operate(problem, 12, Surgeon(RowByRow))
     assert bool(solution.w.isfinite().all())
     assert len(solution.support) == 12
-    assert "a larger ridge avoids it" in caplog.text
+    assert "a larger ridge" in caplog.text
 
 
 def test_no_word_of_cancellation_where_there_is_none(caplog: pytest.LogCaptureFixture) -> None:

@@ -86,7 +86,7 @@ def test_seed(seed: Any) -> None:
 def test_names() -> None:
     refuse(r"method must be one of \[.*'chita\+\+'.*'magnitude'.*\], got 'x'", method="x")
     refuse(r"solver must be one of \['bso', 'cd'\], got 'iht'", solver="iht", method="chita++")
-    refuse("solver='cd' is for method 'chita\\+\\+'", solver="cd", method="magnitude")
+    refuse(r"solver='cd'.*chita\+\+.*method='magnitude'", solver="cd", method="magnitude")
     refuse(r"schedule must be one of \['constant', .*\], got 'cubic'", schedule="cubic")
 
 
@@ -260,7 +260,7 @@ def test_either_half_of_many_held_out_inputs_is_not_finite(half: int, message: s
         (lambda y, t: y.square().mean(1), r"must be a scalar tensor .* got one of shape \(2,\)"),
         (lambda y, t: 0.5, "must be a scalar tensor .* got one of type float"),
         (lambda y, t: y.mean().item(), "must be a scalar tensor .* no .item"),
-        (lambda y, t: y.mean().detach(), "the loss depends on no prunable weight"),
+        (lambda y, t: y.mean().detach(), "loss does not depend on the prunable weights"),
         (
             lambda y, t: functional.mse_loss(y, t),
             r"loss fails on outputs of shape \(2, 3\) .* and targets of shape \(2,\) .*: Runtime",

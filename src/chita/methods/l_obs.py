@@ -1,12 +1,13 @@
 """L-OBS (Dong et al., 2017): the OBS statistic and update within each layer.
 
-A layer W (outputs x i) is to give for its inputs x what it gave before: the change D of W costs
-1/2 of the mean of |D x|^2, which is 1/2 tr(D M D^T) with M the mean of x x^T. So all output units
-share one small Hessian H = M + lambda I, and a weight is judged and removed as in OBS:
+The outputs of a layer W (outputs x i) should change little: a change D of W costs 1/2 of the mean
+of |D x|^2 over the inputs x, which is 1/2 tr(D M D^T) with M the mean of x x^T. All outputs
+therefore share one small Hessian H = M + lambda I, and the weights P are selected and removed as in
+OBS:
 
     statistic  w_q^2 / [H^-1]_qq        update  W <- W - (W_P / diag(H^-1)) H^-1,  then zeros on P
 
-where the statistic ranks the weights of a layer and the same share of every layer goes.
+The statistic ranks the weights within a layer, and the same share of every layer is removed.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class LayerWise:
 
 
 class _Layer:
-    """One layer's weights, (groups, outputs of a group, i), and its H^-1, (groups, i, i)."""
+    """The weights of a layer, (groups, outputs of a group, i), and its H^-1, (groups, i, i)."""
 
     def __init__(self, w: Tensor, moment: Tensor, mu: float) -> None:
         self.w = w.view(len(moment), -1, moment.shape[-1])
@@ -57,7 +58,7 @@ class _Layer:
         return (self.w.square() / self.diagonal).flatten()
 
     def prune(self, mask: Tensor) -> Tensor:
-        """The weights where the mask is 1, moved by what removing the others asks for."""
+        """Remove the weights where the mask is 0 and update the others, (size,)."""
         mask = mask.view_as(self.w)
         moved = self.w - ((1 - mask) * self.w / self.diagonal) @ self.inverse
         return (mask * moved).flatten()

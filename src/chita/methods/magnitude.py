@@ -1,4 +1,4 @@
-"""MP: keep the largest weights as they are, of all weights or of each layer."""
+"""MP: keep the largest weights unchanged, among all weights or within each layer."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from chita.solver.problem import Iterate, Problem
 
 @dataclass(frozen=True)
 class LargestWeights:
-    """P_k(w0) itself or, by layer, the same share of every layer."""
+    """P_k(w0), or with `by_layer` the largest weights of each layer, the same share of each."""
 
     by_layer: bool = False
 
