@@ -109,7 +109,9 @@ def test_samples_not_in_dimension_0() -> None:
     reason = "dimension 0 of the tensors of Linear is not the samples"
     assert_right(SequenceFirst(), normal(12, 3, 4), labels(12), batch=3, row_by_row=reason)
     # Even if by chance the sequence is as long as there are samples in the chunk (all but row 0).
-    assert_right(SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row="in a batch of many rows")
+    assert_right(
+        SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row="in a batch of many rows"
+    )
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-4])
