@@ -24,9 +24,8 @@ import torch
 from chita import data
 from chita.deploy.timing import timed
 from chita.model.accuracy import accuracy
-from chita.model.stream import SampleStream
+from chita.paper.network_problem import trained_problem
 from chita.paper.networks import find_subjects
-from chita.paper.pose import pose
 from chita.pruning.config import kept_weights
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.batched_algebra import times
@@ -55,24 +54,23 @@ def main() -> None:
     device, out = torch.device(given.device), Path(gettempdir()) / "chita-coupled"
     out.mkdir(exist_ok=True)
     subject = find_subjects(given.checkpoints, device=device, out=out)[given.network]
-    stream = SampleStream(subject.calibration(0))
-    include = subject.network.prunable
     test = data.Batches(subject.splits.test, 250, limit=TESTED, device=device)
-    posed = pose(subject.model(0), include, stream, samples=given.n, batch=given.batch)
-    p = len(posed.w0)
-    k, layout = kept_weights(p, given.sparsity), Layout(posed.weights.sizes, given.block_size)
+    trained = trained_problem(subject, 0, samples=given.n, batch=given.batch)
+    stored = trained.gradients.matrix.whole()
+    p = len(trained.w0)
+    k, layout = kept_weights(p, given.sparsity), Layout(trained.weights.sizes, given.block_size)
     print(f"{given.network}, p = {p:,}, k = {k:,}, n = {given.n}, m = {given.batch}")
 
     for lam, alpha in product((1e-3, 1e-4), (1 / given.batch, 0.0)):
-        problem = Problem.build(HeldMatrix(posed.stored), posed.w0, lam=lam, alpha=alpha)
+        problem = Problem.build(HeldMatrix(stored), trained.w0, lam=lam, alpha=alpha)
         start = problem.start(k).objective
         print(f"\nlambda = {lam:g}, alpha = {alpha:g}")
         unit = None
         for name, form in forms(problem, k, layout).items():
             x, seconds = timed(form, device)
             unit = unit or seconds
-            with posed.weights.temporarily(x.w):
-                right = accuracy(posed.model, test)
+            with trained.weights.temporarily(x.w):
+                right = accuracy(trained.model, test)
             figures = f"Q {x.objective / start:6.3f}   time {seconds / unit:5.2f}"
             print(f"{name:18} {figures}   accuracy {right:6.2f} %", flush=True)
 

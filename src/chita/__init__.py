@@ -5,6 +5,7 @@ from chita.deploy.fast import Accelerated, accelerate
 from chita.deploy.onnx_file import export_onnx
 from chita.errors import ChitaError
 from chita.files.packed import load, save
+from chita.methods.registry import Method, register_method
 from chita.model.layers import LayerKind, register_layer
 from chita.model.weights import apply_masks
 from chita.pruning.config import PruneConfig
@@ -19,6 +20,7 @@ __all__ = [
     "Accelerated",
     "ChitaError",
     "LayerKind",
+    "Method",
     "Options",
     "PruneConfig",
     "PruneResult",
@@ -31,6 +33,7 @@ __all__ = [
     "prune",
     "register_gradient_rule",
     "register_layer",
+    "register_method",
     "save",
     "sensitivity",
     "solve",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.curvature.layer_inputs import layer_inputs
+from chita.curvature.layer_inputs import input_moments
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
 from chita.model.stream import SampleStream
@@ -26,7 +26,7 @@ def moments(model: nn.Module, x: Tensor, **keywords: Any) -> dict[str, Tensor]:
     """As found over all of x, by name."""
     weights = Weights(model.double(), **keywords)
     targets = labels(len(x))
-    found = layer_inputs(model, weights, SampleStream([(x, targets)]), samples=len(x))
+    found = input_moments(model, weights, SampleStream([(x, targets)]), samples=len(x))
     with torch.no_grad(), evaluating(model):
         assert found.loss == pytest.approx(functional.cross_entropy(model(x), targets).item())
     return {w.name: moment for w, moment in zip(weights, found.moments, strict=True)}
@@ -151,4 +151,4 @@ def test_a_loss_that_is_not_finite() -> None:
     model = nn.Linear(3, 3).double()
     stream = SampleStream([(normal(4, 3).fill_(torch.nan), labels(4))])
     with pytest.raises(ChitaError, match=naming("loss", re.compile("finite"))):
-        layer_inputs(model, Weights(model), stream, samples=4)
+        input_moments(model, Weights(model), stream, samples=4)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from chita.methods.l_obs import LayerInputs, LayerWise
+from chita.curvature.source import no_rows
+from chita.methods.l_obs import LayerWise
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options
 from chita.solver.problem import Problem
@@ -28,7 +29,7 @@ def random_layers(seed: int) -> tuple[list[Tensor], Tensor]:
 
 
 def pruned(moments: list[Tensor], w0: Tensor, k: int, lam: float) -> Solution:
-    problem = Problem.build(LayerInputs(moments, w0), w0, lam=lam, alpha=1.0)
+    problem = Problem.build(no_rows(w0), w0, lam=lam, alpha=1.0, moments=tuple(moments))
     return solve_problem(problem, k, LayerWise(), options=Options(), layout=Layout(SIZES))
 
 
@@ -89,3 +90,12 @@ def test_float32_weights() -> None:
     single, double = (pruned(moments, w, 30, 0.1).w for w in (w0.float(), w0))
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-6)
+
+
+def test_a_ridge_of_another_order_of_magnitude_changes_the_units_of_the_moments() -> None:
+    """The solver rescales a problem with a tiny mu; the moments are rescaled with it."""
+    moments, w0 = random_layers(5)
+    tiny = [1e-20 * moment for moment in moments]
+    scaled, plain = pruned(tiny, w0, 30, 1e-21), pruned(moments, w0, 30, 0.1)
+    assert scaled.support.tolist() == plain.support.tolist()
+    torch.testing.assert_close(scaled.w, plain.w, rtol=1e-6, atol=1e-9)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import chita
+from chita.curvature import NoCurvature
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
 from chita.solver.algorithm import Layout
 from chita.solver.matrix.held import HeldMatrix
@@ -24,7 +25,7 @@ def test_the_largest_weights_stay_as_they_are() -> None:
     solution = solve_problem(problem(), 2, MAGNITUDE.algorithm, options=Options())
     assert solution.w.tolist() == [0.0, -2.0, 0.0, 1.0, 0.0]
     assert solution.support.tolist() == [1, 3]
-    assert MAGNITUDE.curvature == "none"
+    assert MAGNITUDE.curvature is NoCurvature
 
 
 def test_the_largest_of_each_layer() -> None:
@@ -32,7 +33,7 @@ def test_the_largest_of_each_layer() -> None:
     solution = solve_problem(problem(), 3, algorithm, options=Options(), layout=layout)
     assert solution.support.tolist() == [0, 1, 3]
     assert solution.w.tolist() == pytest.approx([0.3, -2.0, 0.0, 1.0, 0.0])
-    assert MAGNITUDE_UNIFORM.curvature == "none"
+    assert MAGNITUDE_UNIFORM.curvature is NoCurvature
 
 
 @pytest.mark.parametrize("stages", [1, 3])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chita import ChitaError
-from chita.methods import METHODS, able, get_method
+from chita.curvature import Fisher
+from chita.methods import METHODS, get_method, methods_where
 from chita.solver.solve import ALGORITHMS
 from tests.support.messages import naming
 
@@ -36,7 +37,7 @@ def test_chita_alone_reads_its_matrix_piece_by_piece() -> None:
 @pytest.mark.parametrize("solver", ["bso", "cd"])
 def test_the_solver_is_the_method_inside_chita_plus_plus(solver: str) -> None:
     method = get_method("chita++", solver)
-    assert (method.name, method.stages, method.curvature) == ("chita++", 60, "fisher")
+    assert (method.name, method.stages, method.curvature) == ("chita++", 60, Fisher)
     assert method.algorithm == ALGORITHMS[solver]
 
 
@@ -58,6 +59,6 @@ def test_unknown_names(name: str, solver: str | None, message: str) -> None:
         get_method(name, solver)
 
 
-def test_who_is_able_is_told_in_words() -> None:
-    assert able(lambda method: method.streams) == "auto, chita++, chita-bso, chita-cd"
-    assert "obs" not in able(lambda method: method.constrained).split(", ")
+def test_methods_where_lists_names() -> None:
+    assert methods_where(lambda method: method.streams) == "auto, chita++, chita-bso, chita-cd"
+    assert "obs" not in methods_where(lambda method: method.constrained).split(", ")

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import chita
+from chita.curvature.source import LocalModel
 from chita.model.layers import Axes
 from chita.pruning.auto.metrics import METRICS, Shape, metric_scale
-from chita.pruning.stage_problem import Formulation, Posed
+from chita.pruning.stage_problem import Formulation, StageProblem
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.division import Division
@@ -34,17 +35,20 @@ def formulation(
     return Formulation(options, metric, block_size, first_order)
 
 
-def posed(solver: str = "bso", dtype: torch.dtype = torch.float64) -> Posed:
-    return Posed(
-        HeldMatrix(numbers(P, N).to(dtype)),
+def stage_problem(solver: str = "bso", dtype: torch.dtype = torch.float64) -> StageProblem:
+    return StageProblem(
+        LocalModel(HeldMatrix(numbers(P, N).to(dtype)), alpha=1 / BATCH),
         numbers(P, seed=1).to(dtype),
         K,
         constraint=ANY_SUPPORT,
         shape=SHAPE,
         division=Division(ALONE, Layout(SIZES)),
         algorithm=ALGORITHMS[solver],
-        alpha=1 / BATCH,
     )
+
+
+def with_matrix(stage: StageProblem, matrix: HeldMatrix) -> StageProblem:
+    return replace(stage, local=replace(stage.local, matrix=matrix))
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -54,7 +58,7 @@ def posed(solver: str = "bso", dtype: torch.dtype = torch.float64) -> Posed:
 def test_a_form_is_the_optimiser_in_that_metric(
     metric: str, block_size: int | None, first_order: bool, solver: Any
 ) -> None:
-    stage = posed(solver)
+    stage = stage_problem(solver)
     found = stage.solve(formulation(metric, block_size, first_order), 0.03)
     A, w0 = stage.matrix.whole().t(), stage.w0
     scale = torch.ones_like(w0)
@@ -78,7 +82,7 @@ def test_a_form_is_the_optimiser_in_that_metric(
 
 def test_the_objective_is_that_of_the_metric() -> None:
     """1/2 |A d + alpha|^2 + n lambda / 2 |D d|^2, at the solution."""
-    stage = posed()
+    stage = stage_problem()
     found = stage.solve(formulation("fisher", None, True), 0.03)
     scale = metric_scale("fisher", stage.matrix, stage.w0, shape=SHAPE, columns=slice(0, P))
     d = found.w - stage.w0
@@ -97,8 +101,8 @@ def test_a_metric_is_computed_once() -> None:
             reads.append((start, stop))
             return super().read(start, stop)
 
-    stage = posed()
-    stage = replace(stage, matrix=Watched(stage.matrix.whole()))
+    stage = stage_problem()
+    stage = with_matrix(stage, Watched(stage.matrix.whole()))
     for ridge in (0.03, 0.1):
         stage.solve(formulation("fisher", None, True), ridge)
         assert reads == [(0, P), (0, P)]
@@ -112,20 +116,20 @@ def test_dead_columns_and_the_fisher_metric_share_one_pass() -> None:
             reads.append((start, stop))
             return super().read(start, stop)
 
-    stage = posed()
-    stage = replace(stage, matrix=Watched(stage.matrix.whole()), drop_dead=True)
+    stage = stage_problem()
+    stage = replace(with_matrix(stage, Watched(stage.matrix.whole())), drop_dead=True)
     for others, metric in enumerate(("plain", "fisher", "lamp")):
         stage.solve(formulation(metric, None, True), 0.03)
         assert reads == [(0, P)] * (1 + others)  # one more for the magnitude of A in each metric
 
 
-def with_dead(dead: list[int], w0: Tensor | None = None) -> Posed:
+def with_dead(dead: list[int], w0: Tensor | None = None) -> StageProblem:
     """A stage whose dead columns have the largest weights, and are dropped."""
-    stage = posed()
+    stage = stage_problem()
     columns, w = stage.matrix.whole().clone(), stage.w0.clone() if w0 is None else w0
     columns[dead] = 0.0
     w[dead] = 10 + numbers(len(dead)).abs()
-    return replace(stage, matrix=HeldMatrix(columns), w0=w, drop_dead=True)
+    return replace(with_matrix(stage, HeldMatrix(columns)), w0=w, drop_dead=True)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -187,7 +191,7 @@ def test_a_layer_of_dead_columns_alone_is_ranked_as_any_other() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_stands_still_is_w0_on_the_support(dtype: torch.dtype) -> None:
-    stage = posed(dtype=dtype)
+    stage = stage_problem(dtype=dtype)
     solution = stage.solve(formulation("lamp", None, True), 0.03)
     still = stage.still(solution)
     kept = torch.zeros(P, dtype=torch.bool)

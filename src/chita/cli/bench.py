@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from chita.cli.imports import Imports
 from chita.cli.launch import pick_device
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
@@ -102,6 +103,7 @@ def bench_command(
         Path | None,
         typer.Option(help="ImageNet (train/ and val/): runs the networks that need it."),
     ] = None,
+    imports: Imports = None,
 ) -> None:
     """Make a table or figure of the paper again; what is done already is kept under OUT."""
     name = OLD_NAMES.get(name, name)

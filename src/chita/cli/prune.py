@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from chita import zoo
+from chita.cli.imports import Imports
 from chita.cli.launch import open_with_data, resumable
 from chita.cli.options import read_options, with_prune_options
 from chita.cli.shared_options import (
@@ -68,6 +69,7 @@ def prune_command(
         bool, typer.Option("--report", help="Write a page about the run, OUT/report.html.")
     ] = False,
     as_json: AsJson = False,
+    imports: Imports = None,
     layer: Annotated[
         list[str] | None,
         typer.Option(

@@ -1,7 +1,16 @@
-"""The gradients that make the matrix A, for any model."""
+"""Curvature sources: a model and samples -> a local quadratic model of the loss."""
 
-from chita.curvature.fisher import Gradients, gradient_matrix
-from chita.curvature.layer_inputs import layer_inputs
-from chita.model.losses import Loss, mean_loss, part_losses
+from chita.curvature.fisher import Fisher, Gradients, gradient_matrix
+from chita.curvature.layer_inputs import LayerInputs
+from chita.curvature.source import CurvatureSource, LocalModel, NoCurvature, SampledModel
 
-__all__ = ["Gradients", "Loss", "gradient_matrix", "layer_inputs", "mean_loss", "part_losses"]
+__all__ = [
+    "CurvatureSource",
+    "Fisher",
+    "Gradients",
+    "LayerInputs",
+    "LocalModel",
+    "NoCurvature",
+    "SampledModel",
+    "gradient_matrix",
+]

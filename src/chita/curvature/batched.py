@@ -1,4 +1,4 @@
-"""The fast way: many rows of A from one batched forward and backward pass."""
+"""Many rows of A from one batched forward and backward pass."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, row_losses
 from chita.solver.matrix.target import Place
 
-# Room for what autograd keeps of one chunk; the gradients and windows come to some times as much.
+# The bytes that autograd may save for one chunk; gradients and windows need a few times as much.
 CHUNK_BYTES = 128 << 20
-GPU_SHARE = 1 / 8  # of what is free on a GPU, which a fixed small amount would not keep busy
+GPU_SHARE = 1 / 8  # of the free memory of a GPU: a small fixed amount would not use all its cores
 
 
 @contextmanager
 def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
-    """Notes the bytes of each tensor that autograd keeps, other than the model's own."""
+    """Record the bytes of each tensor that autograd saves, except those of the model itself."""
     saved: dict[int, int] = {}
     own = {t.untyped_storage().data_ptr() for t in chain(model.parameters(), model.buffers())}
 
@@ -41,12 +41,12 @@ def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
 
 
 def row_bytes(found: list[Owner], saved: dict[int, int]) -> int:
-    """What one more row in a chunk takes.
+    """Return the bytes that one more row in a chunk needs.
 
     Args:
-        found: the owners of prunable weights. Gradients of those without a rule of their own
-            are made for all rows of the chunk at once.
-        saved: what autograd kept of one row.
+        found: the modules that own prunable weights. Modules without a gradient rule compute the
+            gradients of all rows of the chunk at once.
+        saved: the bytes of the tensors that autograd saved for one row.
     """
     whole = [
         weight.parameter.numel() * weight.parameter.element_size()
@@ -58,7 +58,7 @@ def row_bytes(found: list[Owner], saved: dict[int, int]) -> int:
 
 
 def rows_at_once(row_bytes: int, device: torch.device) -> int:
-    """The number of rows in a chunk on `device`, at least 1."""
+    """Return the number of rows in a chunk on `device`, at least 1."""
     room = CHUNK_BYTES
     if device.type == "cuda":
         room = int(torch.cuda.mem_get_info(device)[0] * GPU_SHARE)
@@ -67,14 +67,14 @@ def rows_at_once(row_bytes: int, device: torch.device) -> int:
 
 @dataclass(frozen=True)
 class Chunk:
-    """R rows of A that were written in one batched pass, and what is needed to check them.
+    """R rows of A that were written in one batched pass, with the data to check them.
 
     Attributes:
-        outputs: of the model, as far as the loss looks at them.
-        losses: of the mini-batches, (R,).
+        outputs: the outputs of the model that the loss uses.
+        losses: the losses of the mini-batches, (R,).
         signs: a random sign for each row, (R,).
         total: the gradient of losses @ signs, from the same backward pass. Autograd computes it
-            without the rules, and the rows times their signs must add up to it.
+            without the rules, and the sum of the rows times their signs must equal it.
         called: the names of the weights whose module was called.
     """
 
@@ -91,11 +91,11 @@ def write_rows(
     """Write the gradients of R mini-batches into A.
 
     Args:
-        model: in eval mode, its prunable weights differentiable.
-        found: those of its modules that own the weights whose gradients are asked for.
+        model: the model, in eval mode, with differentiable prunable weights.
+        found: the modules that own the weights to differentiate by.
         batch: R * m samples.
-        loss: of one mini-batch.
-        place: of these rows in A.
+        loss: the loss of one mini-batch.
+        place: the place of these rows in A.
     """
     rows = place.columns.shape[1]
     assert isinstance(batch.content, tuple)
@@ -125,38 +125,38 @@ def write_rows(
 
 
 def seen_outputs(outputs: Any, loss: Loss | None) -> list[Tensor]:
-    """The tensors that a loss is given, detached."""
+    """Return the tensors that the loss receives, detached."""
     return [t.detach() for t in tensors_of(logits_of(outputs) if loss is None else outputs)]
 
 
 def _random_signs(losses: Tensor) -> Tensor:
-    """1 or -1 for each row, (R,).
+    """Draw 1 or -1 for each row, (R,).
 
-    Rows that all point the same way have a sum far larger than themselves, whose rounding errors
-    would hide a wrong row. With random signs the sum is about as large as the rows.
+    If all rows point in the same direction, their sum is much larger than a row, and its rounding
+    errors would hide a wrong row. With random signs the sum is about as large as the rows.
     """
     generator = torch.Generator().manual_seed(len(losses))
     return (2 * torch.randint(2, losses.shape, generator=generator) - 1).to(losses)
 
 
 def _signed(gradient: Tensor, signs: Tensor) -> Tensor:
-    """The samples (R * m, ...) times the signs of their rows, (R,)."""
+    """Multiply the samples, (R * m, ...), by the signs of their rows, (R,)."""
     factors = signs.to(gradient.dtype).repeat_interleave(len(gradient) // len(signs))
     return gradient * factors.reshape(-1, *[1] * (gradient.ndim - 1))
 
 
 def _check_call(call: Call, samples: int) -> None:
-    """The samples must be dimension 0 of all the call saw, and be what they were then."""
+    """Check that dimension 0 of all tensors of a call is the samples, and that none has changed."""
     call.check_unchanged()
     shapes = [call.shape, *(tensor.shape for tensor in tensors_of((call.args, call.keywords)))]
     if any(shape[:1] != (samples,) for shape in shapes):
         raise NotSeparableError(
-            f"dimension 0 of what {type(call.owner.module).__name__} sees is not the samples"
+            f"dimension 0 of the tensors of {type(call.owner.module).__name__} is not the samples"
         )
 
 
 def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -> None:
-    """The first gradient of a weight is written, those of further calls are added."""
+    """Write the gradients of a call; add those of further calls of the same module."""
     apply = rule_for(call.owner.module) or any_layer
     for piece in apply(call, gradient, place.columns.shape[1]):
         weight = call.owner.owned[piece.name]

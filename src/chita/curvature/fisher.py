@@ -1,4 +1,4 @@
-"""A model and samples -> A."""
+"""The Fisher matrix A^T A / n (eq. H_low_rank): per-sample gradients as the rows of A."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from chita.curvature.batched import row_bytes, rows_at_once, saved_tensors, write_rows
 from chita.curvature.row_by_row import Row, plain_row
 from chita.curvature.self_check import self_check
+from chita.curvature.source import CurvatureSource, LocalModel
 from chita.errors import ChitaError
 from chita.model.batch import Batch, tensors_of
 from chita.model.forward import differentiable, evaluating
@@ -20,6 +21,7 @@ from chita.model.hooks import owners
 from chita.model.losses import Loss
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
+from chita.solver.division import share_rows
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldTarget
 from chita.solver.matrix.target import Demand, Place, Store, Target
@@ -29,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Gradients:
-    """A, and the losses of its rows, (n,), at the weights it was taken at."""
+    """A and the losses of its rows, (n,), at the current weights of a model."""
 
     matrix: GradientMatrix
     losses: Tensor
@@ -38,6 +40,40 @@ class Gradients:
     def loss(self) -> float:
         """The mean over the rows."""
         return float(self.losses.mean())
+
+
+class Fisher(CurvatureSource):
+    """The empirical Fisher matrix of the calibration samples.
+
+    Each rank computes its share of the rows of A and receives its columns of the whole matrix.
+    """
+
+    uses_gradients = True
+
+    def at(self, w0: Tensor) -> LocalModel:
+        """Return A at w0, (p,), with the mean loss and the first-order term of its rows."""
+        given = self.sampled
+        matrix, losses = self._gradients()
+        if given.distilled:
+            return LocalModel(matrix, None, losses, given.samples)
+        return LocalModel(matrix, float(losses.double().mean()), given.alpha, given.samples)
+
+    def _gradients(self) -> tuple[GradientMatrix, Tensor]:
+        """Return A and the losses of the rows of all ranks, (n,)."""
+        given, ranks = self.sampled, self.sampled.ranks
+        rows = share_rows(given.rows, ranks)
+        given.stream.skip(sum(rows[: ranks.rank]) * given.batch)
+        found = gradient_matrix(
+            given.model,
+            given.weights,
+            given.stream,
+            rows=rows[ranks.rank],
+            batch=given.batch,
+            loss=given.row_loss,
+            store=given.store,
+        )
+        given.stream.skip(sum(rows[ranks.rank + 1 :]) * given.batch)
+        return found.matrix, ranks.gather(found.losses)
 
 
 def gradient_matrix(
@@ -50,24 +86,25 @@ def gradient_matrix(
     loss: Loss | None = None,
     store: Store = HeldTarget,
 ) -> Gradients:
-    """The matrix A: row i is the gradient of the mean loss of mini-batch i.
+    """Compute A: row i is the gradient of the mean loss of mini-batch i.
 
-    The model is run in eval mode and left as it was. The gradients are float64 if the model is,
-    float32 otherwise, and made where the model is.
+    The model runs in eval mode and keeps its state. The gradients are float64 for a float64 model
+    and float32 otherwise, on the device of the model.
 
     Args:
         model: any module.
         weights: its prunable weights, p in all.
-        stream: where the next rows * batch samples are taken from.
+        stream: the samples; the next rows * batch of them are read.
         rows: n, the rows of A.
         batch: m, the samples in a mini-batch.
         loss: loss(outputs, targets) -> scalar of one mini-batch; the cross-entropy by default.
-            Batches that are dicts use the model's own loss.
-        store: given the size of A and the cost of its first row, says where to put it; in memory
-            beside the model by default.
+            Batches that are dicts use the loss of the model.
+        store: chooses the storage of A from its size and the cost of its first row; by default A
+            is held in memory, on the device of the model.
 
     Raises:
-        ChitaError: too few samples, a loss that is no finite scalar, gradients that are not finite.
+        ChitaError: There are too few samples, the loss is not a finite scalar, or gradients are not
+            finite.
     """
     if rows < 1 or batch < 1:
         raise ChitaError(f"rows and batch must be at least 1, got rows={rows}, batch={batch}")
@@ -82,7 +119,7 @@ def gradient_matrix(
         target = store(demand)
         filler = _Filler(model, weights, rows, batch, loss, target)
         filler.write(row)
-        del row  # as large as a row of A is
+        del row  # it has the size of a row of A
         size = min(demand.chunk, target.most_rows)
         rest: Iterable[Batch] = stream.take((rows - 1) * batch, size * batch, unit=batch)
         if target.several_passes:
@@ -101,7 +138,7 @@ def gradient_matrix(
 def _first_row(
     model: nn.Module, weights: Weights, batch: Batch, rows: int, loss: Loss | None
 ) -> tuple[Row, Demand]:
-    """Row 0, by plain autograd: it shows what the user got wrong, and what the others will cost."""
+    """Compute row 0 by plain autograd: it raises a user's errors and measures the cost of a row."""
     device = weights.device
     began = perf_counter()
     with saved_tensors(model) as saved:
@@ -123,15 +160,15 @@ def _first_row(
 
 
 def _dtype(weights: Weights) -> torch.dtype:
-    """Of the gradients."""
+    """Return the dtype of the gradients."""
     return torch.promote_types(weights.dtype, torch.float32)
 
 
 class _Filler:
-    """Fills a target chunk by chunk, the fast way as long as that is right.
+    """Fills a target chunk by chunk, in batched passes as long as these are correct.
 
-    Weights that have no column in the target have no part in it: no gradients are made for them,
-    and the backward pass ends at the first layer that has.
+    Weights without a column in the target get no gradients, and the backward pass ends at the first
+    layer with such a column.
     """
 
     def __init__(
@@ -152,7 +189,7 @@ class _Filler:
         self._checked: set[tuple[torch.Size, ...]] = set()
 
     def fill(self, chunks: Iterable[Batch]) -> None:
-        """The next rows, in chunks of whole mini-batches."""
+        """Write the next rows, given in chunks of whole mini-batches."""
         for given in chunks:
             chunk = given.to(self.losses.device)
             self._fast = self._fast and isinstance(chunk.content, tuple)
@@ -161,18 +198,18 @@ class _Filler:
                 self.row_by_row(chunk)
 
     def row_by_row(self, chunk: Batch) -> None:
-        """The next rows, each by plain autograd."""
+        """Write the next rows, each computed by plain autograd."""
         for batch in chunk.to(self.losses.device).split(self._batch):
             self.write(plain_row(self._model, self._weights, batch, self._loss))
 
     def write(self, row: Row) -> None:
-        """The next row, found by plain autograd."""
+        """Write the next row, computed by plain autograd."""
         place = self._target.begin(1)
         row.write(place)
         self._end(place, row.loss.reshape(1))
 
     def _batched(self, chunk: Batch) -> bool:
-        """Try the fast way; where it does not suit the model, say so."""
+        """Write the rows of a chunk in one batched pass; return False if that fails."""
         place = self._target.begin(chunk.size // self._batch)
         try:
             rows = write_rows(self._model, self._owners, chunk, self._loss, place)
@@ -181,15 +218,15 @@ class _Filler:
                 new = shapes not in self._checked
                 self_check(self._model, chunk, self._loss, rows, place, new=new)
                 self._checked.add(shapes)
-        except Exception as error:  # whatever it is, plain autograd meets it again if it is real
-            logger.info("gradients are taken row by row: %s", str(error) or type(error).__name__)
+        except Exception as error:  # a real error occurs in plain autograd again
+            logger.info("computing gradients row by row: %s", str(error) or type(error).__name__)
             self._fast = False
             return False
         self._end(place, rows.losses)
         return True
 
     def _end(self, place: Place, losses: Tensor) -> None:
-        """The rows of a place are written; their losses are (R,)."""
+        """Check and finish the rows of a place, whose losses are (R,)."""
         wrong = (~losses.isfinite()).nonzero().flatten().tolist()
         if wrong:
             raise ChitaError(
@@ -212,7 +249,7 @@ class _Filler:
                 )
 
     def _name(self, row: int) -> str:
-        """A row of the place for people: their own batches were cut up and joined for it."""
+        """Describe a row of the place by its samples: the batches of the user were regrouped."""
         row += self._done
         first, last = row * self._batch, (row + 1) * self._batch - 1
         samples = f"sample {first}" if first == last else f"samples {first} to {last}"

@@ -1,7 +1,7 @@
-"""What the layers of a model take in: the second moments of their inputs, for L-OBS.
+"""The second moments of the inputs of each layer, for methods that work layer by layer (L-OBS).
 
-A Linear layer multiplies its weights with its inputs, a convolution with the windows of its inputs.
-Only the i x i sums of x x^T are kept, added up as the layers are called.
+A Linear layer multiplies its weights by its inputs, a convolution by the windows of its inputs.
+Only the i x i sums of x x^T are stored; they grow as the layers are called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from chita.curvature.source import CurvatureSource, LocalModel, no_rows
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
 from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
@@ -25,30 +26,52 @@ CHUNK = 64  # samples in a forward pass
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """For each prunable weight the mean of x x^T, (groups, i, i) in float64; and the mean loss."""
+class InputMoments:
+    """The mean of x x^T for each prunable weight, (groups, i, i) in float64, and the mean loss.
 
-    moments: list[Tensor]
+    `groups` is 1 except for grouped convolutions, whose outputs depend on the inputs of their group
+    only.
+    """
+
+    moments: tuple[Tensor, ...]
     loss: float
 
 
+class LayerInputs(CurvatureSource):
+    """The second moments of the layers' inputs over the calibration samples, without gradients."""
+
+    def at(self, w0: Tensor) -> LocalModel:
+        """Return the moments, and the mean loss, at w0, (p,); A has no rows."""
+        given = self.sampled
+        found = input_moments(
+            given.model, given.weights, given.stream, samples=given.samples, loss=given.loss
+        )
+        return LocalModel(no_rows(w0), found.loss, given.alpha, moments=found.moments)
+
+
 @torch.no_grad()
-def layer_inputs(
+def input_moments(
     model: nn.Module,
     weights: Weights,
     stream: SampleStream,
     *,
     samples: int,
     loss: Loss | None = None,
-) -> Inputs:
-    """The second moments of the inputs of all layers, over the next `samples` samples.
+) -> InputMoments:
+    """Compute the second moments of the inputs of all layers, over the next `samples` samples.
 
-    The model is run in eval mode and left as it was. A layer that is called more than once counts
-    with all its calls.
+    The model runs in eval mode and keeps its state. All calls of a layer count.
+
+    Args:
+        model: any module.
+        weights: its prunable weights, those of Linear and convolution layers.
+        stream: the samples.
+        samples: the number of samples to read.
+        loss: the loss of a batch; the cross-entropy by default.
 
     Raises:
-        ChitaError: a prunable weight is not that of a Linear or convolution layer, or its layer is
-            never called; a loss that is not finite.
+        ChitaError: A prunable weight is not that of a Linear or convolution layer, its layer is
+            never called, or the loss is not finite.
     """
     sums = {weight.name: _Sum() for weight in weights}
     total = 0.0
@@ -57,18 +80,19 @@ def layer_inputs(
             total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
     if not math.isfinite(total):
         raise ChitaError("the loss is not finite: the model and the data must give finite losses")
-    return Inputs([sums[weight.name].mean(weight) for weight in weights], total / samples)
+    moments = tuple(sums[weight.name].mean(weight) for weight in weights)
+    return InputMoments(moments, total / samples)
 
 
 class _Sum:
-    """The sum of x x^T over the inputs seen so far."""
+    """The sum of x x^T over the inputs so far."""
 
     def __init__(self) -> None:
         self._total: Tensor | None = None
         self._count = 0
 
     def add(self, x: Tensor) -> None:
-        """Inputs as (groups, i, N)."""
+        """Add N inputs, (groups, i, N)."""
         product = (x @ x.mT).double()
         self._total = product if self._total is None else self._total.add_(product)
         self._count += x.shape[-1]
@@ -76,14 +100,14 @@ class _Sum:
     def mean(self, weight: Weight) -> Tensor:
         if self._total is None:
             raise ChitaError(
-                f"the layer of {weight.name!r} is never called by itself, so that l-obs cannot see "
-                f"its inputs; leave it out with exclude={weight.name!r}"
+                f"the layer of {weight.name!r} is never called as a module, so that its inputs "
+                f"cannot be measured; leave it out with exclude={weight.name!r}"
             )
         return self._total / self._count
 
 
 def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
-    """The Linear and convolution layers that hold the prunable weights."""
+    """Return the Linear and convolution layers that own the prunable weights."""
     found = [
         owner
         for owner in owners(model, weights)
@@ -93,8 +117,8 @@ def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
     for weight in weights:
         if weight.name not in known:
             raise ChitaError(
-                f"l-obs prunes the weights of Linear and convolution layers, and {weight.name!r} "
-                f"is none; leave it out with exclude={weight.name!r}"
+                f"the inputs of Linear and convolution layers are measured, and {weight.name!r} is "
+                f"not the weight of one; leave it out with exclude={weight.name!r}"
             )
     return found
 

@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Row:
-    """One row of A, or what some of the weights have in it.
+    """One row of A, or its entries for some of the weights.
 
     Attributes:
-        loss: of the mini-batch.
-        weights: those asked for.
-        gradients: one for each; None where the weight has no part in the loss.
+        loss: the loss of the mini-batch, a scalar.
+        weights: the weights whose gradients were computed.
+        gradients: one for each weight; None if the loss does not depend on it.
     """
 
     loss: Tensor
@@ -45,11 +45,12 @@ class Row:
 
 
 def plain_row(model: nn.Module, weights: Sequence[Weight], batch: Batch, loss: Loss | None) -> Row:
-    """The gradient of the loss of `batch` alone by some of the prunable weights."""
+    """Differentiate the loss of one mini-batch by some of the prunable weights."""
     value = batch_loss(model, batch, loss)
     if not value.requires_grad:
         raise ChitaError(
-            "the loss depends on no prunable weight: is it, or the model's output, detached?"
+            "the loss does not depend on the prunable weights: is the loss, or the output of the "
+            "model, detached?"
         )
     gradients = dense_gradients(value, [weight.parameter for weight in weights])
     return Row(value.detach(), weights, gradients)
@@ -60,9 +61,9 @@ def dense_gradients(
 ) -> tuple[Tensor | None, ...]:
     """Differentiate the scalar `value` by each input; None where it does not depend on one.
 
-    Embeddings with sparse=True give sparse gradients, which have no reshape: make them dense.
+    Embeddings with sparse=True have sparse gradients, which cannot be reshaped: make them dense.
     """
-    given: Any = inputs  # torch takes both kinds together; its annotations do not say so
+    given: Any = inputs  # torch accepts both kinds; its annotations do not
     found = torch.autograd.grad(value, given, allow_unused=True)
     return tuple(None if gradient is None else gradient.to_dense() for gradient in found)
 
@@ -70,36 +71,36 @@ def dense_gradients(
 def reached_weights(
     model: nn.Module, weights: Weights, batches: Iterable[Batch], loss: Loss | None, *, named: bool
 ) -> Weights:
-    """Leave out the weights that no gradient reaches, with a warning that names them.
+    """Leave out the weights that no gradient reaches, and name them in a warning.
 
-    Weights that the user chose by name are kept. If the gradients of all weights are zero, the loss
-    is flat at these weights, so that none can be ranked: all are kept.
+    Weights that the user selected by name stay. If the gradients of all weights are zero, the loss
+    is flat around them and gradients cannot rank any: all stay.
 
     Args:
         model: any module.
         weights: its prunable weights.
         batches: calibration samples, as many as a stage uses, in mini-batches.
-        loss: of one mini-batch; None for the default.
-        named: whether the user chose the weights by name.
+        loss: the loss of one mini-batch; None for the default.
+        named: whether the user selected the weights by name.
 
     Raises:
-        ChitaError: the loss depends on none of the weights, and they are not named.
+        ChitaError: The loss does not depend on any of the weights, and they are not named.
     """
     missing = unreached(model, weights, batches, loss)
     if not missing:
         return weights
     names = ", ".join(missing)
     if named or (len(missing) == len(weights.entries) and any(missing.values())):
-        logger.warning("no gradient of the loss reaches %s: pruned by magnitude alone", names)
+        logger.warning("no gradient of the loss reaches %s: pruning by magnitude alone", names)
         return weights
     if len(missing) == len(weights.entries):
         raise ChitaError(
-            f"the loss depends on no prunable weight: no gradient reaches {names}; is the loss, or "
-            "the model's output, detached? method='magnitude' needs no gradients"
+            f"the loss does not depend on the prunable weights: no gradient reaches {names}; is "
+            "the loss, or the output of the model, detached? method='magnitude' needs no gradients"
         )
     logger.warning(
-        "no gradient of the loss reaches %s: left dense, and not counted for the sparsity; name "
-        "them by include, or use method='magnitude', to prune them by magnitude",
+        "no gradient of the loss reaches %s: they stay dense and do not count for the sparsity; "
+        "name them in include, or use method='magnitude', to prune them by magnitude",
         names,
     )
     return weights.without(missing)
@@ -110,10 +111,10 @@ def unreached(
 ) -> dict[str, bool]:
     """Find the weights whose gradients are zero, or do not exist, in all batches.
 
-    Stops at the first batch after which there are none, which normally is the first of all.
+    The search ends with the first batch after which no such weight is left, normally the first one.
 
     Returns:
-        The names of the weights; for each, whether it has gradients, all of them zero.
+        For the name of each such weight, whether its gradients exist (and are zero).
     """
     missing = list(weights)
     flat: set[str] = set()

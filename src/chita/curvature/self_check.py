@@ -1,14 +1,14 @@
-"""Check the rows of the fast way in every chunk, so that no wrong row gets into A.
+"""Check the rows of every batched chunk, so that A never contains a wrong row.
 
-Three checks see three kinds of error:
+Three checks detect three kinds of error:
 
-- `check_sum`: the rows of a chunk, with random signs, add up to its plain gradient. Sees a weight
-  that is used outside its module, even for a few samples. Cannot see samples that interact, because
-  the sum is right however it is divided into rows.
-- `check_outputs`: some samples of the chunk, run without the others, have the same outputs. Sees
-  samples that interact.
-- `check_row`: one row equals plain autograd on its mini-batch alone. Sees samples that are not in
-  dimension 0, which depends on the shapes alone: once for each shape of a chunk will do.
+- `check_sum`: the rows of a chunk, with random signs, add up to its plain gradient. It detects a
+  weight that is used outside its module, even for a few samples. It cannot detect samples that
+  interact, because the sum is correct for any division into rows.
+- `check_outputs`: some samples of the chunk, run without the others, have the same outputs. It
+  detects samples that interact.
+- `check_row`: one row equals plain autograd on its mini-batch alone. It detects samples that are
+  not in dimension 0. This depends on the shapes only, so that one check for each shape suffices.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
 from chita.solver.matrix.target import Place
 
-FLOOR = 1e-3  # of the norm of all weights: the gradient of one that is below is rounding errors
-PART = 4  # check the outputs of one row in so many
-DIFFERENT = "the gradients of {} come out differently in a batch of many rows"
+FLOOR = 1e-3  # of the norm over all weights; smaller gradients of a weight are rounding errors
+PART = 4  # check the outputs of one row in PART
+DIFFERENT = "the gradients of {} differ in a batch of many rows"
 
 
 def self_check(
     model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, place: Place, *, new: bool
 ) -> None:
-    """Run the checks on the rows with the largest losses: a gradient near zero proves nothing.
+    """Run the checks on the rows with the largest losses: gradients near zero prove nothing.
 
     Args:
-        model: in eval mode.
+        model: the model, in eval mode.
         batch: the R * m samples of the chunk.
-        loss: of one mini-batch.
-        chunk: as `write_rows` returns it.
-        place: of its rows. Columns that lie outside of it are not compared.
+        loss: the loss of one mini-batch.
+        chunk: the result of `write_rows`.
+        place: the place of the rows. Columns outside of it are not compared.
         new: whether this is the first chunk with tensors of these shapes.
 
     Raises:
-        NotSeparableError: the rows are not the gradients of the mini-batches.
+        NotSeparableError: The rows are not the gradients of the mini-batches.
     """
     check_sum(chunk, place)
     rows = chunk.losses.argsort(descending=True)
@@ -59,11 +59,11 @@ def self_check(
 
 @torch.no_grad()
 def check_sum(chunk: Chunk, place: Place) -> None:
-    """Compare, for each weight, the signed sum of the rows with the gradient of that of the losses.
+    """Compare the signed sum of the rows with the gradient of the signed sum of the losses.
 
-    The sum may cancel, so errors are measured against the root of the sum of squares of the rows as
-    well. Both sides come from the same output gradients and differ only by the rounding errors of
-    one product, which permits a tight tolerance.
+    The terms of the sum may cancel; errors are therefore also relative to the norm of the rows.
+    Both sides use the same output gradients and differ by the rounding errors of one product only,
+    which permits a tight tolerance.
     """
     total = chunk.total
     compared = []
@@ -110,12 +110,12 @@ def check_row(
 def check_outputs(
     model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, rows: Tensor
 ) -> bool:
-    """Run the mini-batches with the numbers `rows` without the others and compare the outputs.
+    """Run the mini-batches `rows` without the others and compare the outputs.
 
-    Gradients stay enabled, since a model may take another path without them, as attention does.
+    Gradients stay enabled: without them a model may take another path, as attention does.
 
     Returns:
-        Whether there were outputs to compare: those of other kinds than tensors are not.
+        Whether there were outputs to compare; only tensors are compared.
     """
     assert isinstance(batch.content, tuple)
     size = batch.size // len(chunk.losses)
@@ -134,23 +134,23 @@ def check_outputs(
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
-    """Whether two outputs (S, ...) differ by rounding errors only."""
+    """Return whether two outputs (S, ...) differ by rounding errors only."""
     if not one.is_floating_point():
-        return True  # classes, say: rounding errors may turn one into another
+        return True  # such as classes, which rounding errors may change
     tolerance = 3 * _rounding(one) ** 0.5
-    differences = (one - other).masked_fill(one == other, 0)  # infinite where both are: a mask
+    differences = (one - other).masked_fill(one == other, 0)  # equal infinities, as in a mask
     sizes = _norms(other.nan_to_num(0, 0, 0))
     return bool((_norms(differences) <= tolerance * (sizes + sizes.mean())).all())
 
 
 def _norms(samples: Tensor) -> Tensor:
-    """Of each sample, (S, ...) -> (S,)."""
+    """Return the norm of each sample, (S, ...) -> (S,)."""
     norms: Tensor = samples.reshape(len(samples), -1).float().norm(dim=1)
     return norms
 
 
 def _sum_rows(columns: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
-    """The sum of the rows times their signs, (c, R) and (R,) -> (c,); and the norm of all entries.
+    """Return the signed sum of the rows, (c, R) and (R,) -> (c,), and the norm of all entries.
 
     One pass in blocks that fit the cache: the columns of a chunk are a strided part of A.
     """
@@ -166,7 +166,7 @@ def _sum_rows(columns: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _rounding(tensor: Tensor) -> float:
-    """The relative error of one operation; GPUs may multiply float32 with 10 bits (TF32)."""
+    """Return the relative error of one operation; GPUs may multiply float32 in 10 bits (TF32)."""
     if tensor.dtype == torch.float32 and tensor.device.type == "cuda":
         return 2.0**-10
     return torch.finfo(tensor.dtype).eps

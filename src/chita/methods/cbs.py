@@ -1,7 +1,7 @@
-"""CBS (Yu et al., 2022): the support by swaps, then the exact joint update on it.
+"""CBS (Yu et al., 2022): find the support by swaps, then update it jointly and exactly.
 
-As in its paper, the gradient of the trained network is taken for zero. The rounds of swaps are few:
-more of them fit f to the n samples that A is made of, and the network no longer follows.
+As in its paper, the gradient of the trained network is assumed to be zero. The rounds of swaps are
+few: more rounds lower f on the n samples of A, but no longer the loss of the network.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import square_norms
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import SupportThenUpdate
 from chita.solver.constraints.constraint import top_k
@@ -21,7 +22,7 @@ from chita.solver.iht import refine_by_backsolve
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
-SEEDS = 10  # perturbed magnitude solutions that the search may start from, beside magnitude's
+SEEDS = 10  # perturbed magnitude solutions to start from, besides the plain one
 SPREAD = 0.1  # relative size of a perturbation
 CANDIDATES = 256  # weights on either side of a round of swaps: their Gram stays small
 
@@ -29,9 +30,12 @@ CANDIDATES = 256  # weights on either side of a round of swaps: their Gram stays
 def swap_support(
     problem: Problem, x: Iterate, options: Options, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """The best of the starts, then rounds of swaps until none lowers f or the rounds are spent.
+    """Start from the best magnitude solution and swap weights as long as that lowers f.
 
-    `options.iterations` bounds the rounds. Returns w0 on the support found.
+    `options.iterations` limits the number of rounds.
+
+    Returns:
+        w0 on the support found, and whether the last round found no swap.
     """
     start = problem.unmoved(x.support)
     x = min([start, *perturbed(problem, start, options.seed)], key=lambda point: point.objective)
@@ -48,7 +52,7 @@ def swap_support(
 
 
 def perturbed(problem: Problem, x: Iterate, seed: int) -> Iterator[Iterate]:
-    """Magnitude solutions of the size of x after small random changes of the magnitudes."""
+    """Yield magnitude solutions of the size of x, for randomly perturbed magnitudes."""
     generator = torch.Generator().manual_seed(seed)
     w0 = problem.w0
     for _ in range(SEEDS):
@@ -58,38 +62,44 @@ def perturbed(problem: Problem, x: Iterate, seed: int) -> Iterator[Iterate]:
 
 @dataclass(frozen=True)
 class Toggles:
-    """What toggling each weight alone would do to f at a point."""
+    """The change of f at a point if one weight is pruned or restored.
 
-    kept: Tensor  # (p,) bool
-    step: Tensor  # (p,), t
-    change: Tensor  # (p,)
+    Attributes:
+        kept: (p,) bool, whether the weight is in the support.
+        step: (p,), the change t of the weight.
+        change: (p,), the change of f.
+    """
+
+    kept: Tensor
+    step: Tensor
+    change: Tensor
 
     @classmethod
     def at(cls, problem: Problem, x: Iterate, norms: Tensor) -> Toggles:
-        """One pass over A."""
+        """Compute the changes at x in one pass over A."""
         kept = torch.zeros_like(x.w, dtype=torch.bool).index_fill_(0, x.support, True)
         step = torch.where(kept, -problem.w0, problem.w0)
         change = step * problem.gradient(x) + step.square() * (norms + problem.mu) / 2
         return cls(kept, step, change)
 
     def best(self, kept: bool) -> Tensor:
-        """The candidates to prune (the kept) or to bring back (the pruned), at most CANDIDATES."""
+        """Return the best weights to prune (kept=True) or to restore, at most CANDIDATES."""
         index = (self.kept == kept).nonzero().squeeze(1)
         least = self.change[index].topk(min(CANDIDATES, len(index)), largest=False)
         return index[least.indices]
 
 
 def swap_round(problem: Problem, x: Iterate, norms: Tensor) -> Iterate:
-    """x after as many disjoint swaps as lower f; x itself if none does."""
+    """Return x after as many disjoint swaps as lower f; x itself if there are none."""
     toggles = Toggles.at(problem, x, norms)
     out, back = toggles.best(kept=True), toggles.best(kept=False)
     candidates = torch.cat([out, back])
     columns = problem.matrix.columns(candidates).whole().double()
     step = toggles.step[candidates].double()
     cross = torch.outer(step, step) * (columns @ columns.t())
-    # Many tiny steps in sequence, which the CPU is best at.
+    # Many tiny steps in sequence, which are fastest on the CPU.
     swaps = disjoint_swaps(toggles.change[candidates].double().cpu(), cross.cpu(), len(out))
-    # What rounding made of the changes is checked; of fewer swaps less is lost.
+    # Rounding errors may have produced wrong changes: check f, and try fewer swaps if it rises.
     while swaps:
         toggled = candidates[torch.tensor(swaps, device=candidates.device).flatten()]
         swapped = toggle(problem, x, toggles, toggled)
@@ -100,15 +110,15 @@ def swap_round(problem: Problem, x: Iterate, norms: Tensor) -> Iterate:
 
 
 def disjoint_swaps(change: Tensor, cross: Tensor, kept: int) -> list[tuple[int, int]]:
-    """Swaps that each lower f the most after those before, no candidate in two of them.
+    """Choose swaps greedily, each the one that lowers f most; no candidate is in two of them.
 
     Args:
-        change: of f by each candidate alone, (c,); the `kept` ones come first.
-        cross: what each pair adds to that, (c, c).
-        kept: how many candidates are kept weights.
+        change: the change of f by each candidate alone, (c,); the `kept` ones come first.
+        cross: the additional change of each pair, (c, c).
+        kept: the number of candidates that are kept weights.
 
     Returns:
-        Pairs of a kept and a pruned candidate, by their places among the candidates.
+        Pairs of a kept and a pruned candidate, as positions among the candidates.
     """
     swaps: list[tuple[int, int]] = []
     while len(swaps) < min(kept, len(change) - kept):
@@ -118,12 +128,12 @@ def disjoint_swaps(change: Tensor, cross: Tensor, kept: int) -> list[tuple[int, 
             break
         swaps.append((i, kept + j))
         change = change + cross[i] + cross[kept + j]
-        change[[i, kept + j]] = torch.inf  # used, and so it stays
+        change[[i, kept + j]] = torch.inf  # no candidate is used twice
     return swaps
 
 
 def toggle(problem: Problem, x: Iterate, toggles: Toggles, index: Tensor) -> Iterate:
-    """x after toggling the weights at `index`: a pass over their columns alone."""
+    """Prune or restore the weights at `index`, in a pass over their columns only."""
     step = toggles.step[index]
     w = x.w.index_add(0, index, step)
     kept = toggles.kept.index_copy(0, index, ~toggles.kept[index])
@@ -133,7 +143,7 @@ def toggle(problem: Problem, x: Iterate, toggles: Toggles, index: Tensor) -> Ite
 
 CBS = Method(
     "cbs",
-    "fisher",
+    Fisher,
     WithoutFirstOrder(SupportThenUpdate(swap_support, refine_by_backsolve)),
     options=Options(iterations=8),  # rounds of swaps
     constrained=False,

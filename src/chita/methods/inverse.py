@@ -1,7 +1,7 @@
-"""What the surgeon asks of an inverse (A^T A + mu I)^-1: its diagonal, and products with vectors.
+"""The inverse (A^T A + mu I)^-1 as the surgeon uses it: its diagonal and products with vectors.
 
-The inverse is block-diagonal: A^T A outside the blocks counts as zero. A way to invert handles one
-batch of blocks; `BlockDiagonal` puts the batches together.
+The inverse is block-diagonal: entries of A^T A outside the blocks are taken as zero. An `Invert`
+handles one batch of blocks; `BlockDiagonal` combines the batches.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Inverse(Protocol):
     """H^-1 over a batch of b blocks of size B."""
 
     def diagonal(self) -> Tensor:
-        """[H^-1]_ii, shape (b, B)."""
+        """Return [H^-1]_ii, (b, B)."""
         ...  # pragma: no cover
 
     def product(self, v: Tensor) -> Tensor:
-        """H^-1 v, (b, B) to (b, B)."""
+        """Return H^-1 v, (b, B) to (b, B)."""
         ...  # pragma: no cover
 
 
@@ -34,39 +34,39 @@ Invert = Callable[[Problem, BlockBatch], Inverse]
 
 
 def all_blocks(layout: Layout) -> list[tuple[int, int]]:
-    """The blocks of a layout; one of all p weights if it has none."""
+    """Return the blocks of a layout; one block of all p weights if it has none."""
     return layout.blocks or [(0, sum(layout.layers))]
 
 
 class BlockDiagonal:
-    """H^-1 over all p weights, batch after batch of blocks; without blocks, one of size p."""
+    """H^-1 over all p weights, in batches of blocks; without blocks, one block of size p."""
 
     def __init__(self, problem: Problem, layout: Layout, invert: Invert) -> None:
         batches = block_batches(all_blocks(layout))
         self.parts = [(batch, invert(problem, batch)) for batch in batches]
 
     def diagonal(self) -> Tensor:
-        """[H^-1]_ii, shape (p,)."""
+        """Return [H^-1]_ii, (p,)."""
         return torch.cat([batch.unstack(inverse.diagonal()) for batch, inverse in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
-        """H^-1 v, shape (p,)."""
+        """Return H^-1 v, (p,)."""
         return torch.cat(
             [batch.unstack(inverse.product(batch.stack(v))) for batch, inverse in self.parts]
         )
 
 
 def square_norms(columns: Tensor) -> Tensor:
-    """|a_j|^2 for columns stored as (..., n): one pass over them."""
+    """Return |a_j|^2 for columns stored as (..., n), in one pass."""
     norms: Tensor = torch.linalg.vector_norm(columns, dim=-1)
     return norms.square_()
 
 
 def cholesky(system: Tensor, mu: float) -> Tensor:
-    """The factor of system + mu I in float64, for systems (b, m, m).
+    """Return the Cholesky factor of system + mu I in float64, for systems (b, m, m).
 
-    It is NaN where rounding has left none. The pruned weights are then not finite either, which
-    those who asked for them report, or answer by another ridge.
+    The factor is NaN if the system is not positive definite because of rounding. The pruned weights
+    are then not finite; the caller reports that or tries another ridge.
     """
     damping = mu * torch.eye(system.shape[-1], dtype=torch.float64, device=system.device)
     factor: Tensor
@@ -75,10 +75,10 @@ def cholesky(system: Tensor, mu: float) -> Tensor:
 
 
 def require_ridge(problem: Problem) -> None:
-    """Without a ridge, the Fisher of n samples has no inverse over more than n weights."""
+    """Raise if there is no ridge: the Fisher matrix of n samples has rank n at most."""
     least = 1 / torch.finfo(problem.w0.dtype).max
     if not problem.mu > least:
         raise ChitaError(
             "ridge must be greater than 0 for a method that inverts the Fisher matrix, got "
-            f"{problem.mu / problem.matrix.n:g}; 1e-5 is the least of the paper's"
+            f"{problem.mu / problem.matrix.n:g}; the smallest of the paper is 1e-5"
         )

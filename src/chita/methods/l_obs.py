@@ -1,59 +1,41 @@
 """L-OBS (Dong et al., 2017): the OBS statistic and update within each layer.
 
-A layer W (outputs x i) is to give for its inputs x what it gave before: the change D of W costs
-1/2 of the mean of |D x|^2, which is 1/2 tr(D M D^T) with M the mean of x x^T. So all output units
-share one small Hessian H = M + lambda I, and a weight is judged and removed as in OBS:
+The outputs of a layer W (outputs x i) should change little: a change D of W costs 1/2 of the mean
+of |D x|^2 over the inputs x, which is 1/2 tr(D M D^T) with M the mean of x x^T. All outputs
+therefore share one small Hessian H = M + lambda I, and the weights P are selected and removed as in
+OBS:
 
     statistic  w_q^2 / [H^-1]_qq        update  W <- W - (W_P / diag(H^-1)) H^-1,  then zeros on P
 
-where the statistic ranks the weights of a layer and the same share of every layer goes.
+The statistic ranks the weights within a layer, and the same share of every layer is removed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from chita.curvature.layer_inputs import LayerInputs
 from chita.methods.inverse import cholesky
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.solver.algorithm import Layout, begin
 from chita.solver.constraints.layer_counts import top_k_by_layer
-from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
 
-class LayerInputs(HeldMatrix):
-    """The second moments of the layers' inputs, in the place of gradients.
-
-    As a matrix A it has one row, of zeros: the loss has no say here, and mu = n lambda is lambda.
-
-    Args:
-        moments: for each layer the mean of x x^T, (groups, i, i); groups is 1 but for grouped
-            convolutions, whose output units see the inputs of their group alone.
-        w0: the weights, (p,), for whose layers they stand.
-    """
-
-    def __init__(self, moments: Sequence[Tensor], w0: Tensor) -> None:
-        dtype = torch.promote_types(w0.dtype, torch.float32)
-        super().__init__(w0.new_zeros((len(w0), 1), dtype=dtype))
-        self.moments = moments
-
-
 @dataclass(frozen=True)
 class LayerWise:
-    """The summed surgeon's update of every layer on its own, for a problem of LayerInputs."""
+    """The summed surgeon's update of every layer on its own, for a problem with layer moments."""
 
     def run(
         self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        assert isinstance(problem.matrix, LayerInputs)
         begin(problem, k, trace)
         sizes = list(layout.layers)
-        parts = zip(torch.split(problem.w0, sizes), problem.matrix.moments, strict=True)
+        parts = zip(torch.split(problem.w0, sizes), problem.moments, strict=True)
         layers = [_Layer(w.double(), moment, problem.mu) for w, moment in parts]
         statistic = torch.cat([layer.statistic for layer in layers])
         kept = top_k_by_layer(statistic, k, layout.layers, problem.constraint)
@@ -64,7 +46,7 @@ class LayerWise:
 
 
 class _Layer:
-    """One layer's weights, (groups, outputs of a group, i), and its H^-1, (groups, i, i)."""
+    """The weights of a layer, (groups, outputs of a group, i), and its H^-1, (groups, i, i)."""
 
     def __init__(self, w: Tensor, moment: Tensor, mu: float) -> None:
         self.w = w.view(len(moment), -1, moment.shape[-1])
@@ -76,10 +58,10 @@ class _Layer:
         return (self.w.square() / self.diagonal).flatten()
 
     def prune(self, mask: Tensor) -> Tensor:
-        """The weights where the mask is 1, moved by what removing the others asks for."""
+        """Remove the weights where the mask is 0 and update the others, (size,)."""
         mask = mask.view_as(self.w)
         moved = self.w - ((1 - mask) * self.w / self.diagonal) @ self.inverse
         return (mask * moved).flatten()
 
 
-L_OBS = Method("l-obs", "inputs", LayerWise())
+L_OBS = Method("l-obs", LayerInputs, LayerWise())

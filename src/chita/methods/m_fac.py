@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import Inverse, all_blocks, cholesky, require_ridge
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.algorithm import Layout
 from chita.solver.backsolve import gram_dtype
@@ -21,12 +22,12 @@ from chita.solver.problem import Problem
 
 
 class RowByRow:
-    """The recursion as published: 2 i p operations for row i, and as much memory as A."""
+    """The recursion as published: 2 i p operations for row i, and the memory of A."""
 
     def __init__(self, problem: Problem, batch: BlockBatch) -> None:
         require_ridge(problem)
         self.mu = problem.mu
-        # Rows of A to begin with, (b, n, B); row i becomes v_i.
+        # At first the rows of A, (b, n, B); row i becomes v_i.
         rows = batch.stack(problem.matrix.whole()).mT.clone(memory_format=torch.contiguous_format)
         self.vectors = rows
         self.scales = rows.new_empty(rows.shape[:2])  # d_i, (b, n)
@@ -48,7 +49,10 @@ class RowByRow:
 
 
 class SampleSpace:
-    """The same inverse by way of L, n x n for each block: two products of n^2 p in all."""
+    """The same inverse from the Cholesky factor L of A A^T + mu I, n x n for each block.
+
+    The cost is two products of n^2 p operations.
+    """
 
     def __init__(self, problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> None:
         self.stored, self.mu, self.batch = problem.matrix.whole(), problem.mu, batch
@@ -69,13 +73,13 @@ class SampleSpace:
         return ((v - back) / self.mu).to(v.dtype)
 
     def _chunks(self) -> Iterator[Tensor]:
-        """The columns of all blocks, (b, c, n) at a time."""
+        """Yield the columns of all blocks, (b, c, n) at a time."""
         for chunk in torch.split(self.batch.stack(self.stored), self.width, dim=1):
             yield chunk.to(self.factor.dtype)
 
 
 class WeightSpace:
-    """The same inverse by way of L L^T = A^T A + mu I, B x B for each block, in float64."""
+    """The same inverse from L L^T = A^T A + mu I, B x B for each block, in float64."""
 
     def __init__(self, problem: Problem, batch: BlockBatch) -> None:
         columns = batch.stack(problem.matrix.whole()).double()
@@ -91,24 +95,27 @@ class WeightSpace:
 
 
 def explained(factor: Tensor, columns: Tensor) -> Tensor:
-    """|L^-1 a_j|^2, the share of weight j that the samples have to say on; (b, c, n) to (b, c)."""
+    """Return |L^-1 a_j|^2 = 1 - mu [H^-1]_jj, (b, c, n) to (b, c).
+
+    It is the share of the curvature of weight j that the samples explain.
+    """
     rows: Tensor = torch.linalg.solve_triangular(factor.mT, columns, upper=True, left=False)
     return rows.square_().sum(2)
 
 
 def _gram(problem: Problem, batch: BlockBatch, dtype: torch.dtype) -> Tensor:
-    """A_b A_b^T for every block, (b, n, n); the lower triangle will do."""
+    """Return A_b A_b^T for every block, (b, n, n); only the lower triangle is used."""
     matrix = problem.matrix
     if len(batch.blocks) > 1:
         return lower_gram(batch.stack(matrix.whole()).to(dtype))
-    if batch.stop - batch.start < matrix.p:  # all of A remembers its product for the next ridge
+    if batch.stop - batch.start < matrix.p:  # the whole A stores its product for the next ridge
         matrix = HeldMatrix(matrix.read(batch.start, batch.stop))
     every = torch.arange(matrix.p, device=matrix.device)
     return matrix.gram(every, dtype)[None]
 
 
 def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
-    """M-FAC's inverse by the smaller of the two systems, float64 where float32 will not do."""
+    """Return M-FAC's inverse from the smaller system, in float64 where float32 is too coarse."""
     require_ridge(problem)
     matrix = problem.matrix
     if max(stop - start for start, stop in batch.blocks) < matrix.n:
@@ -119,8 +126,8 @@ def matrix_free(problem: Problem, batch: BlockBatch) -> Inverse:
 
 
 def matrix_free_memory(layout: Layout, n: int) -> int:
-    """The bytes of all blocks' factors."""
+    """Return the bytes of the factors of all blocks."""
     return FACTOR_ENTRY * sum(min(n, stop - start) ** 2 for start, stop in all_blocks(layout))
 
 
-M_FAC = Method("m-fac", "fisher", Surgeon(matrix_free), memory=matrix_free_memory)
+M_FAC = Method("m-fac", Fisher, Surgeon(matrix_free), memory=matrix_free_memory)

@@ -1,8 +1,9 @@
-"""MP: keep the largest weights as they are, of all weights or of each layer."""
+"""MP: keep the largest weights unchanged, among all weights or within each layer."""
 
 from dataclasses import dataclass
 
-from chita.methods.method import Method
+from chita.curvature.source import NoCurvature
+from chita.methods.registry import Method
 from chita.solver.algorithm import Layout, begin
 from chita.solver.constraints.layer_counts import top_k_by_layer
 from chita.solver.options import Options, Trace
@@ -11,7 +12,7 @@ from chita.solver.problem import Iterate, Problem
 
 @dataclass(frozen=True)
 class LargestWeights:
-    """P_k(w0) itself or, by layer, the same share of every layer."""
+    """P_k(w0), or with `by_layer` the largest weights of each layer, the same share of each."""
 
     by_layer: bool = False
 
@@ -25,5 +26,5 @@ class LargestWeights:
         return problem.unmoved(kept), True
 
 
-MAGNITUDE = Method("magnitude", "none", LargestWeights())
-MAGNITUDE_UNIFORM = Method("magnitude-uniform", "none", LargestWeights(by_layer=True))
+MAGNITUDE = Method("magnitude", NoCurvature, LargestWeights())
+MAGNITUDE_UNIFORM = Method("magnitude-uniform", NoCurvature, LargestWeights(by_layer=True))

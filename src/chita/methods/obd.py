@@ -1,4 +1,4 @@
-"""OBD (LeCun et al. 1989): a diagonal Fisher, ranking by w^2 h / 2, no update."""
+"""OBD (LeCun et al. 1989): a diagonal Fisher matrix, ranking by w^2 h / 2, no update."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import square_norms
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.blocks.batch import BlockBatch
 from chita.solver.problem import Problem
@@ -28,10 +29,10 @@ class Diagonal:
 
 
 def diagonal(problem: Problem, batch: BlockBatch) -> Diagonal:
-    """OBD's inverse: one pass over A."""
+    """Compute the inverse of OBD in one pass over A."""
     h = square_norms(batch.stack(problem.matrix.whole())).add_(problem.mu)
-    # A zero column without ridge: its weight costs next to nothing to remove.
+    # A zero column without ridge has h = 0: removing its weight costs almost nothing.
     return Diagonal(1 / h.clamp_min_(torch.finfo(h.dtype).tiny))
 
 
-OBD = Method("obd", "fisher", Surgeon(diagonal))
+OBD = Method("obd", Fisher, Surgeon(diagonal))

@@ -1,4 +1,4 @@
-"""OBS (Hassibi & Stork 1992): the full inverse Fisher, one weight at a time, exact."""
+"""OBS (Hassibi & Stork 1992): the exact inverse Fisher matrix, one weight at a time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.methods.m_fac import explained
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import Layout, begin
 from chita.solver.blocks.independent import alone, one_by_one, solve_independent
@@ -24,9 +25,10 @@ CANDIDATES = 2048  # weights among which a round chooses
 
 @dataclass(frozen=True)
 class OneByOne:
-    """Greedy removal of the weight of least w^2 / [H_S^-1]_ii, all others updated each time.
+    """Remove the weight with the least w^2 / [H_S^-1]_ii, update all others, and repeat.
 
-    In blocks each is a problem of its own, with the budget that the magnitudes give it.
+    With blocks, each block is a separate problem; the magnitudes of the weights decide how many
+    weights it keeps.
     """
 
     def run(
@@ -44,14 +46,14 @@ class OneByOne:
 
 
 def one_by_one_memory(layout: Layout, n: int) -> int:
-    """The bytes of the n x n systems, of E among the candidates, and of a copy of A_S."""
+    """Return the bytes of the n x n systems, of E among the candidates, and of a copy of A_S."""
     largest = max(stop - start for start, stop in all_blocks(layout))
     systems = 3 * n * n + 2 * min(CANDIDATES, largest) ** 2
     return FACTOR_ENTRY * systems + ENTRY * n * largest
 
 
 def remove_one_by_one(problem: Problem, k: int) -> Iterate:
-    """The point that is left when all but k weights have been removed, round after round."""
+    """Remove weights round by round until k are left."""
     matrix, w0 = problem.matrix, problem.w0.double()
     left = torch.arange(matrix.p, device=w0.device)
     gram = matrix.gram(left, torch.float64).clone()
@@ -59,7 +61,7 @@ def remove_one_by_one(problem: Problem, k: int) -> Iterate:
     while True:
         columns = matrix if len(left) == matrix.p else matrix.columns(left)
         factor = cholesky(gram[None], problem.mu)[0]
-        # Where the removals have led so far: the minimiser of the quadratic on S.
+        # The weights after the removals so far: the minimiser of the quadratic on S.
         y = torch.cholesky_solve(removed[:, None], factor)[:, 0]
         w = w0[left] + columns.adjoint(y.to(columns.dtype))
         if len(left) == k or not bool(w.isfinite().all()):
@@ -75,11 +77,13 @@ def remove_one_by_one(problem: Problem, k: int) -> Iterate:
 
 
 class _Round:
-    """Removals from one fresh start.
+    """The removals between two factorisations of the system.
+
+    E = mu H_S^-1 = I - A_S^T (A_S A_S^T + mu I)^-1 A_S; a removal eliminates one of its rows.
 
     Args:
         columns: A_S, m columns.
-        factor: L, (n, n).
+        factor: the Cholesky factor L of A_S A_S^T + mu I, (n, n).
         w: the weights that are left, (m,).
         mu: n lambda.
     """
@@ -88,12 +92,12 @@ class _Round:
         self.columns, self.factor, self.w = columns, factor, w
         chunks = torch.split(columns.whole(), CHUNK)
         shares = [explained(factor[None], chunk[None].double())[0] for chunk in chunks]
-        # E_ii >= mu / H_ii: where cancellation has taken more than that, it is put back.
+        # E_ii >= mu / H_ii holds exactly: restore it where cancellation has lost it.
         self.least = mu / (square_norms(columns.whole()).double() + mu)
         self.spare = (1 - torch.cat(shares)).maximum(self.least)  # E_ii
 
     def remove(self, count: int) -> Tensor:
-        """The places in S of the next weights to remove, at least one and at most `count`."""
+        """Return the positions in S of the next weights to remove, from one to `count` of them."""
         cost = self.w.square() / self.spare
         cheapest = torch.topk(cost, min(CANDIDATES, len(cost)), largest=False).indices.sort().values
         steps = self._eliminate(cheapest, min(ROUND, count, len(cheapest)))
@@ -105,7 +109,7 @@ class _Round:
         return steps.places[: int(undercut[0]) + 1] if len(undercut) else steps.places
 
     def _eliminate(self, among: Tensor, count: int) -> _Steps:
-        """`count` steps with the weights `among` alone to choose from."""
+        """Make `count` removals, choosing among the weights `among` only."""
         rows = torch.linalg.solve_triangular(
             self.factor.mT, self.columns.whole()[among].double(), upper=True, left=False
         )
@@ -133,7 +137,7 @@ class _Round:
         )
 
     def _lowest_cost(self, others: Tensor, steps: _Steps) -> Tensor:
-        """The least cost among the weights `others` after each step, shape (count,)."""
+        """Return the least cost among the weights `others` after each step, (count,)."""
         lowest = torch.full_like(steps.costs, torch.inf)
         chosen = self.columns.whole()[steps.places].double()
         y = torch.cholesky_solve(chosen.t(), self.factor)
@@ -149,8 +153,14 @@ class _Round:
 
 @dataclass(frozen=True)
 class _Steps:
-    """What a round has done: the weights removed in order, their costs, w_i / sqrt(E_ii), and the
-    Cholesky factor of E among them."""
+    """The removals of a round.
+
+    Attributes:
+        places: the positions in S of the removed weights, in order, (count,).
+        costs: their costs, (count,).
+        shifts: w_i / sqrt(E_ii) of each, (count,).
+        pivots: the Cholesky factor of E among them, (count, count).
+    """
 
     places: Tensor
     costs: Tensor
@@ -159,5 +169,5 @@ class _Steps:
 
 
 OBS = Method(
-    "obs", "fisher", WithoutFirstOrder(OneByOne()), constrained=False, memory=one_by_one_memory
+    "obs", Fisher, WithoutFirstOrder(OneByOne()), constrained=False, memory=one_by_one_memory
 )

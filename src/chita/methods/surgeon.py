@@ -1,7 +1,7 @@
-"""The surgeon: rank all weights by the cost of removing each, remove the cheapest together.
+"""The surgeon: rank all weights by the cost of removing each, and remove the cheapest together.
 
-With H = A^T A + mu I and mu = n lambda, the damped Fisher of the rivals is H / n: rankings and
-updates are the same with the inverse of either, and H is what the code works with.
+With H = A^T A + mu I and mu = n lambda, the damped Fisher matrix of the compared methods is H / n.
+Rankings and updates are the same with both inverses; the code uses H.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Surgeon:
-    """The summed surgeon's update on the k weights that are dearest to remove.
+    """Keep the k weights with the highest cost of removal, and apply the summed OBS update.
 
     Attributes:
-        invert: how to come by H^-1 (or what stands for it) over a batch of blocks.
+        invert: computes H^-1, or an approximation of it, over a batch of blocks.
         first_order: whether to start from the minimiser of the model with its first-order term.
     """
 
@@ -35,7 +35,7 @@ class Surgeon:
     def run(
         self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        """The ranking is global: blocks make H^-1 block-diagonal, and no more."""
+        """Prune to k weights; with blocks H^-1 is block-diagonal, and the ranking stays global."""
         begin(problem, k, trace)
         inverse = BlockDiagonal(problem, layout, self.invert)
         w = problem.w0
@@ -49,14 +49,14 @@ class Surgeon:
 
 
 def _mend(problem: Problem, diagonal: Tensor) -> Tensor:
-    """[H^-1]_ii >= 1 / H_ii always: where rounding has taken more than that, it is put back."""
+    """Restore [H^-1]_ii >= 1 / H_ii, which holds exactly, where rounding has violated it."""
     h = square_norms(problem.matrix.whole()).add_(problem.mu)
     least = 1 / h.clamp_min_(torch.finfo(h.dtype).tiny)
     broken = int((diagonal < 0.99 * least).sum())
     if broken:
         logger.warning(
-            "rounding has put [H^-1]_ii of %d weights below 1 / H_ii, which now stands for it; "
-            "a larger ridge avoids it",
+            "rounding errors put [H^-1]_ii of %d weights below its bound 1 / H_ii, which is used "
+            "instead; a larger ridge avoids this",
             broken,
         )
     return diagonal.maximum(least)
@@ -64,7 +64,7 @@ def _mend(problem: Problem, diagonal: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class WithoutFirstOrder:
-    """An algorithm on the problem without its first-order term, which is that of offset 0."""
+    """An algorithm, applied to the problem without its first-order term (offset 0)."""
 
     algorithm: Algorithm
 
@@ -73,7 +73,7 @@ class WithoutFirstOrder:
     ) -> tuple[Iterate, bool]:
         begin(problem, k, trace)
         still = replace(problem, offset=problem.offset.new_zeros(problem.matrix.n))
-        # Its objective is another one, which has no place in the history of this problem.
+        # The objectives without the term do not belong in the history of this problem.
         record = Trace(trace.limit)
         point, settled = self.algorithm.run(still, k, layout, options, record)
         trace.iterations, trace.jitter = record.iterations, record.jitter

@@ -1,4 +1,4 @@
-"""WoodFisher (Singh & Alistarh 2020): the explicit inverse Fisher by the Woodbury recursion.
+"""WoodFisher (Singh & Alistarh 2020): the explicit inverse Fisher matrix, by Woodbury recursion.
 
 Weights are ranked by w^2 / [H^-1]_ii and removed together by the summed OBS update.
 """
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.curvature.fisher import Fisher
 from chita.methods.inverse import all_blocks, cholesky, require_ridge
-from chita.methods.method import Method
+from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.batch import BlockBatch
@@ -30,24 +31,24 @@ class Explicit:
         return self.inverse.diagonal(dim1=1, dim2=2)
 
     def product(self, v: Tensor) -> Tensor:
-        return times(v, self.inverse)  # which is symmetric
+        return times(v, self.inverse)  # the inverse is symmetric
 
 
 @dataclass(frozen=True)
 class Woodbury:
-    """The recursion.
+    """The Woodbury recursion over the rows of A.
 
-    All blocks' inverses are kept: the ranking is global, so that no update can start before the
-    last diagonal is there, and making them a second time would double the work.
+    The inverses of all blocks are stored: the ranking is global, so that updates need all diagonals
+    first, and computing the inverses twice would double the work.
 
     Attributes:
-        at_once: rows of A in a step; 1 as published, more make it products of matrices.
+        at_once: rows of A in a step; 1 as published, more for products of matrices.
     """
 
     at_once: int = 32
 
     def __call__(self, problem: Problem, batch: BlockBatch) -> Explicit:
-        """H^-1 over a batch of blocks in the precision of A: 4 n B^2 operations a block."""
+        """Return H^-1 over a batch of blocks in the precision of A: 4 n B^2 operations a block."""
         require_ridge(problem)
         columns = batch.stack(problem.matrix.whole())
         count, size, _ = columns.shape
@@ -59,16 +60,16 @@ class Woodbury:
 
 
 def woodbury_memory(layout: Layout, n: int) -> int:
-    """The bytes of all blocks' inverses."""
+    """Return the bytes of the inverses of all blocks."""
     return ENTRY * sum((stop - start) ** 2 for start, stop in all_blocks(layout))
 
 
 def _add_rows(inverse: Tensor, rows: Tensor) -> None:
-    """One step, in place: the inverses (b, B, B) once A_t has been added, `rows` = A_t^T."""
+    """Add the rows A_t to the inverses, (b, B, B), in place; `rows` is A_t^T, (b, B, t)."""
     x = inverse @ rows
     factor = cholesky(rows.mT @ x, 1.0).to(x.dtype)
     y = torch.linalg.solve_triangular(factor.mT, x, upper=True, left=False)
     inverse.baddbmm_(y, y.mT, alpha=-1)
 
 
-WOODFISHER = Method("woodfisher", "fisher", Surgeon(Woodbury()), memory=woodbury_memory)
+WOODFISHER = Method("woodfisher", Fisher, Surgeon(Woodbury()), memory=woodbury_memory)

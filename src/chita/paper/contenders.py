@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chita.curvature.fisher import Fisher
 from chita.methods import METHODS, Method
 from chita.methods.m_fac import RowByRow
 from chita.methods.surgeon import Surgeon
@@ -40,9 +41,9 @@ def contenders(network: str, *, quick: bool = False) -> list[Contender]:
 
 def as_published() -> list[Contender]:
     """M-FAC's and WoodFisher's recursions, row by row, as their papers have them."""
-    recursion = Method("m-fac as published", "fisher", Surgeon(RowByRow))
+    recursion = Method("m-fac as published", Fisher, Surgeon(RowByRow))
     explicit = Method(
-        "woodfisher as published", "fisher", Surgeon(Woodbury(at_once=1)), memory=woodbury_memory
+        "woodfisher as published", Fisher, Surgeon(Woodbury(at_once=1)), memory=woodbury_memory
     )
     return [
         Contender("M-FAC as published", recursion),

@@ -18,9 +18,9 @@ from chita.model.weights import Weights
 from chita.paper.average import average
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
+from chita.paper.network_problem import trained_problem
 from chita.paper.networks import Subject
 from chita.paper.panels import draw_lines
-from chita.paper.pose import pose_subject
 from chita.paper.settings import version_key
 from chita.paper.stages import run_stages
 from chita.paper.write import Report, Row, as_markdown
@@ -134,15 +134,17 @@ class FirstOrder:
 
     def _traces(self, subject: Subject, seed: int, m: int) -> Cell:
         def compute() -> dict[str, Any]:
-            posed = pose_subject(subject, seed, samples=self.samples, batch=m)
+            problem = trained_problem(subject, seed, samples=self.samples, batch=m)
             images = data.Batches(
                 subject.splits.train.shuffled(seed),
                 1000,
                 limit=self.trace_images,
                 device=subject.device,
             )
-            hessian = hessian_trace(posed.model, posed.weights, images, probes=PROBES, seed=seed)
-            fisher = fisher_trace(posed.stored)
+            hessian = hessian_trace(
+                problem.model, problem.weights, images, probes=PROBES, seed=seed
+            )
+            fisher = fisher_trace(problem.gradients.matrix.whole())
             return {"alpha": fisher / hessian, "fisher": fisher, "hessian": hessian}
 
         return Cell(

@@ -15,9 +15,9 @@ from chita.paper.average import average
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.contenders import Contender, contenders
+from chita.paper.network_problem import NetworkProblem, trained_problem
 from chita.paper.networks import IMAGENET_CHECKPOINTS, Subject
 from chita.paper.panels import draw_lines
-from chita.paper.pose import Posed, pose_subject
 from chita.paper.write import Report, Row, as_markdown
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Objective:
 
     def cells(self, bench: Bench) -> list[Cell]:
         @lru_cache(maxsize=1)
-        def posed(subject: Subject, seed: int) -> Posed:
-            return pose_subject(subject, seed, samples=self.samples)
+        def problem_of(subject: Subject, seed: int) -> NetworkProblem:
+            return trained_problem(subject, seed, samples=self.samples)
 
         def cell(subject: Subject, seed: int, contender: Contender, sparsity: float) -> Cell:
             key = {
@@ -55,7 +55,7 @@ class Objective:
             }
 
             def compute() -> dict[str, Any]:
-                solution = posed(subject, seed).solve(
+                solution = problem_of(subject, seed).solve(
                     contender.method,
                     sparsity=sparsity,
                     lam=self.lam,

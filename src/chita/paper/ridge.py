@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from chita.curvature.fisher import Fisher
 from chita.methods import METHODS, Method
 from chita.model.accuracy import accuracy
 from chita.paper.average import average
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
+from chita.paper.network_problem import NetworkProblem, trained_problem
 from chita.paper.panels import draw_lines
-from chita.paper.pose import Posed, pose_subject
 from chita.paper.settings import version_key
 from chita.paper.write import Report, Row, as_markdown
 from chita.report import published as paper
@@ -28,7 +29,7 @@ from chita.solver.solve import ALGORITHMS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RUNS = {"IHT": Method("iht", "fisher", ALGORITHMS["iht"]), "CHITA-CD": METHODS["chita-cd"]}
+RUNS = {"IHT": Method("iht", Fisher, ALGORITHMS["iht"]), "CHITA-CD": METHODS["chita-cd"]}
 EXPLANATION = f"""\
 The paper draws these figures without stating theirs, but for the last: on MLPNet a well-tuned ridge
 is worth about {paper.RIDGE_GAIN:g} points. "Iterations" are IHT updates; with CHITA-CD, sweeps of
@@ -51,8 +52,8 @@ class RidgeEffect:
         subject = bench.subject("mlpnet")
 
         @lru_cache(maxsize=1)
-        def posed(seed: int) -> Posed:
-            return pose_subject(subject, seed, samples=self.samples)
+        def problem_of(seed: int) -> NetworkProblem:
+            return trained_problem(subject, seed, samples=self.samples)
 
         def cell(
             seed: int, run: str, sparsity: float, ridge: float, iterations: int | None
@@ -73,7 +74,7 @@ class RidgeEffect:
 
             def compute() -> dict[str, Any]:
                 along = None if iterations is None else Options(iterations=iterations, tol=0.0)
-                problem = posed(seed)
+                problem = problem_of(seed)
                 w = problem.solve(
                     RUNS[run], sparsity=sparsity, lam=ridge, alpha=alpha, options=along
                 ).w

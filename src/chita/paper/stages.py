@@ -8,8 +8,8 @@ from torch import nn
 
 from chita.methods import METHODS
 from chita.model.stream import SampleStream
+from chita.paper.network_problem import NetworkProblem
 from chita.paper.networks import Subject
-from chita.paper.pose import pose
 
 
 def run_stages(
@@ -40,9 +40,11 @@ def run_stages(
     model = subject.model(seed)
     stream = SampleStream(subject.calibration(seed, augment=augment))
     for sparsity in sparsities:
-        posed = pose(model, subject.network.prunable, stream, samples=samples, batch=batch)
-        solution = posed.solve(
+        problem = NetworkProblem(
+            model, subject.network.prunable, lambda: stream, samples=samples, batch=batch
+        )
+        solution = problem.solve(
             METHODS["chita++"], sparsity=sparsity, lam=lam, alpha=alpha, block_size=block_size
         )
-        posed.weights.assign(solution.w)
+        problem.weights.assign(solution.w)
         yield model

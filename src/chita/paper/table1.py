@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
+from chita.methods import BUILT_IN, method_names
 from chita.model.accuracy import accuracy
 from chita.paper.average import standard_error
 from chita.paper.benchmark import Bench
@@ -85,6 +86,17 @@ ENTRIES = tuple(
 METHODS = tuple(dict.fromkeys(entry.method for entry in ENTRIES))
 
 
+def added_methods() -> list[str]:
+    """Return the methods that a user or an installed package has registered."""
+    return [name for name in method_names() if name not in BUILT_IN]
+
+
+def all_entries() -> list[Entry]:
+    """Return the rows of the paper's methods, then one for each added method."""
+    added = [Entry(name, name, main=False, in_paper=False) for name in added_methods()]
+    return [*ENTRIES, *added]
+
+
 COLUMNS = (
     "network",
     "method",
@@ -122,7 +134,7 @@ class Table1:
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
             if subject.network.name in self.sparsities  # the paper has no folded MobileNetV1
-            for method in IMAGENET_METHODS.get(subject.name, METHODS)
+            for method in (*IMAGENET_METHODS.get(subject.name, METHODS), *added_methods())
             for sparsity in self.sparsities[subject.network.name]
             for setting in self.grid(subject.network.name, method)
         ]
@@ -176,7 +188,7 @@ def _measured_rows(records: Sequence[Record]) -> Iterator[Row]:
     for network in dict.fromkeys(network for network, _ in by_place):
         sparsities = sorted(sparsity for name, sparsity in by_place if name == network)
         here = [_by_setting(by_place[network, sparsity]) for sparsity in sparsities]
-        for entry in ENTRIES:
+        for entry in all_entries():
             groups = [_of_entry(each, entry) for each in here]
             if not (entry.main or any(groups)):
                 continue

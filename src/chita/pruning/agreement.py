@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from chita.errors import ChitaError
-from chita.methods import able
+from chita.methods import methods_where
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
 from chita.pruning.resume import fingerprint
@@ -30,12 +30,12 @@ def agreed_ranks(
         ChitaError: the ranks cannot share A, or their options differ.
     """
     method, size = config.resolve_method(), ranks.size
-    if size == 1 or method.curvature != "fisher":
+    if size == 1 or not method.curvature.uses_gradients:
         return ALONE
     if not method.streams:
         raise ChitaError(
             f"method {method.name!r} runs in one process, but there are {size} ranks; "
-            f"{able(lambda method: method.streams)} share the work"
+            f"{methods_where(lambda method: method.streams)} share the work"
         )
     if not supports.any:
         raise ChitaError(NOT_SHARED.format(size))

@@ -78,7 +78,7 @@ def calibrate(
             f"held_out is not used with method={config.method!r} and ridge={config.ridge!r}; omit "
             "it, or give ridge='auto'"
         )
-    if config.resolve_method().curvature == "none":
+    if not config.resolve_method().curvature.reads_samples:
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
     if config.loss is None:
         stream = SampleStream(batches, config.seed)

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from chita.errors import ChitaError
-from chita.methods import Method, able, get_method
+from chita.methods import Method, get_method, methods_where
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.declaration import add_options, check_names, check_values, options_of
 from chita.pruning.floor import Floor, highest_sparsity
@@ -51,11 +51,11 @@ class PruneConfig(PruneOptions):
         self.plan()
 
     def _check_guard(self) -> None:
-        curvature = self.resolve_method().curvature
-        if self.metric not in (None, "plain") and curvature != "fisher":
+        gradients = self.resolve_method().curvature.uses_gradients
+        if self.metric not in (None, "plain") and not gradients:
             raise ChitaError(
                 f"metric={self.metric!r} needs gradients, which method {self.method!r} does not "
-                f"use; {able(lambda method: method.curvature == 'fisher')} do"
+                f"use; {methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
         for name in ("max_loss_increase", "min_accuracy"):
             if getattr(self, name) is not None and self.method != AUTO:
@@ -67,10 +67,10 @@ class PruneConfig(PruneOptions):
             )
 
     def _check_drop(self) -> None:
-        if self.drop_dead and self.resolve_method().curvature != "fisher":
+        if self.drop_dead and not self.resolve_method().curvature.uses_gradients:
             raise ChitaError(
                 f"drop_dead=True needs gradients, which method {self.method!r} does not use; "
-                f"{able(lambda method: method.curvature == 'fisher')} do"
+                f"{methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
 
     def _check_allocation(self) -> None:
@@ -78,7 +78,7 @@ class PruneConfig(PruneOptions):
         if limited and not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} does not support allocation, at_least or at_most; "
-                f"{able(lambda method: method.constrained)} do"
+                f"{methods_where(lambda method: method.constrained)} do"
             )
 
     def _make_plain(self) -> None:
@@ -107,14 +107,14 @@ class PruneConfig(PruneOptions):
         if not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} does not support patterns, got pattern={self.pattern!r}; "
-                f"{able(lambda method: method.constrained)} do"
+                f"{methods_where(lambda method: method.constrained)} do"
             )
 
     def _check_sweeps(self, method: Method) -> None:
         if self.block_sweeps and (self.block_size is None or not method.streams):
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
-                f"{able(lambda method: method.streams)}, got "
+                f"{methods_where(lambda method: method.streams)}, got "
                 f"block_size={self.block_size!r} and method={self.method!r}"
             )
 

@@ -23,7 +23,7 @@ from chita.errors import (
     is_seed,
     is_share,
 )
-from chita.methods import METHODS, SOLVERS
+from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.auto.metrics import METRICS
 from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
@@ -87,8 +87,8 @@ class PruneOptions:
     )
     method: str = option(
         AUTO,
-        f"Pruning method, one of {', '.join(METHODS)}.",
-        one_of(METHODS),
+        f"Pruning method, one of {', '.join(BUILT_IN)}, or a registered one.",
+        lambda _, value: get_method(value),
         panel="Method",
         details="'auto' is CHITA++ that chooses what each stage does by the loss on held-out "
         "samples. 'magnitude-uniform' applies magnitude pruning to each layer separately. Of "
@@ -97,7 +97,7 @@ class PruneOptions:
     solver: str | None = option(
         None,
         "Single-stage method inside chita++: bso (the default) or cd.",
-        one_of(SOLVERS),
+        must_be(lambda value: isinstance(value, str), "the name of a solver"),
         panel="Method",
     )
     samples: int | None = option(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.row_by_row import reached_weights
+from chita.curvature.source import LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
@@ -21,7 +22,6 @@ from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
-from chita.pruning.curvature import Around, Curvature
 from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
 from chita.pruning.policy import policy_for
@@ -29,7 +29,8 @@ from chita.pruning.repair import dense_means, repair
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import FinishedStages, StageFile, describe_run
 from chita.pruning.rows import RepairRow, StageRow
-from chita.pruning.stage_problem import Posed
+from chita.pruning.stage_problem import StageProblem
+from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
@@ -55,7 +56,7 @@ class Run:
         self.model, self.ranks, self.method = model, ranks, config.resolve_method()
         self.weights = weights = choose_weights(model, config)
         self.calibration = data = calibrate(model, batches, loss, config, held_out)
-        if self.method.curvature == "fisher":
+        if self.method.curvature.uses_gradients:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
             named = config.include is not None
             self.weights = weights = reached_weights(
@@ -68,8 +69,21 @@ class Run:
         self.shape = Shape.of(model, weights)
         self.space = policy.candidates(data.rows, weights.size)
         self.division = self._divide()
-        self.curvature = Curvature(
-            model, weights, data, policy, self.supports, self.division, self.space
+        self.curvature = self.method.curvature(
+            SampledModel(
+                model,
+                weights,
+                data.stream,
+                rows=data.rows,
+                batch=data.batch,
+                loss=data.loss,
+                row_loss=data.row_loss,
+                distilled=config.loss is not None,
+                ranks=self.division.ranks,
+                store=choose_store(
+                    policy, self.supports, self.division, self.space, weights, data.rows
+                ),
+            )
         )
         self.held_out, self.measured = (
             HeldOut(model, weights, samples, data.loss, self.division.ranks, data.batch)
@@ -173,13 +187,13 @@ class Run:
         choice_loss, measurement = self._apply(number, w0, chosen)
         solution = chosen.choice.solution
         held_out_seconds = self._held_out_seconds() - checked_before
-        kind = self.method.curvature
+        has_objective = self.method.curvature.uses_gradients and chosen.step == 1
         row = StageRow(
             stage=number,
             sparsity=sparsity,
             kept=len(solution.support),
-            ridge=chosen.choice.ridge if kind != "none" else None,
-            objective=solution.objective if kind == "fisher" and chosen.step == 1 else None,
+            ridge=chosen.choice.ridge if self.method.takes_ridge else None,
+            objective=solution.objective if has_objective else None,
             loss=local.loss,
             held_out_loss=measurement.loss,
             iterations=solution.iterations,
@@ -202,21 +216,20 @@ class Run:
         logger.info("%s", row)
         return row, solution.support
 
-    def problem(self, local: Around, w0: Tensor, k: int) -> Posed:
+    def problem(self, local: LocalModel, w0: Tensor, k: int) -> StageProblem:
         """Return the problem of a stage that keeps k weights."""
-        return Posed(
-            local.matrix,
+        return StageProblem(
+            local,
             w0,
             k,
             constraint=self.supports.constraint(k),
             shape=self.shape,
             division=self.division,
             algorithm=self.method.algorithm,
-            alpha=local.alpha,
             drop_dead=self.config.drops_dead,
         )
 
-    def choose(self, problem: Posed, number: int) -> StageChoice:
+    def choose(self, problem: StageProblem, number: int) -> StageChoice:
         """Return what the stage does: the best candidate, or the only one."""
         if not self.held_out.batches:
             return self.search.only(problem)

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from torch import Tensor
 
+from chita.curvature.source import LocalModel
 from chita.pruning.auto.metrics import Shape, metric_scale
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.constraints.constraint import Constraint, keep
@@ -46,32 +47,35 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Posed:
-    """The problem of keeping k weights, given A at w0.
+class StageProblem:
+    """The problem of keeping k weights, given the local model at w0.
 
     Attributes:
-        matrix: A, or the columns of this rank.
+        local: the local model of the loss around w0.
         w0: the weights of all ranks, (p,).
-        k: how many weights are kept.
+        k: the number of weights to keep.
         constraint: which supports are allowed.
         shape: the shapes of the layers.
         division: how the columns are divided among the ranks.
-        algorithm: the algorithm that solves it.
-        alpha: the scale of the first-order term, or c itself, (n,).
+        algorithm: the algorithm that solves the problem.
         drop_dead: whether to remove the weights of dead columns first
             (`solver/dead_columns.py`).
     """
 
-    matrix: GradientMatrix
+    local: LocalModel
     w0: Tensor
     k: int
     constraint: Constraint
     shape: Shape
     division: Division
     algorithm: Algorithm
-    alpha: float | Tensor
     drop_dead: bool = False
     _measured: dict[str, Measured] = field(default_factory=dict)
+
+    @property
+    def matrix(self) -> GradientMatrix:
+        """A, or the columns of it that this rank holds."""
+        return self.local.matrix
 
     def solve(self, formulation: Formulation, ridge: float) -> Solution:
         """Return the solution in the plain metric, over the columns of all ranks."""
@@ -80,8 +84,9 @@ class Posed:
             measured.matrix,
             measured.w0,
             lam=ridge,
-            alpha=self.alpha if formulation.first_order else 0.0,
+            alpha=self.local.alpha if formulation.first_order else 0.0,
             constraint=self.constraint,
+            moments=self.local.moments,
         )
         part = self.dead.solve(
             problem,

@@ -11,14 +11,20 @@ import torch
 
 from chita.errors import ChitaError
 from chita.methods import Method
+from chita.model.weights import Weights
+from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.config import PruneConfig
+from chita.pruning.policy import StagePolicy
 from chita.pruning.stage_problem import Formulation
+from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
+from chita.solver.division import Division
 from chita.solver.matrix.held import hold
 from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import BATCHES, Planner, Work
+from chita.solver.matrix.shared import SharedTarget
 from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
 from chita.solver.solve import ALGORITHMS
@@ -39,7 +45,7 @@ def check_memory(
         budget: the bytes that the process may use in total; None for the free memory.
     """
     free = free_bytes(device) if budget is None else max(0, budget - resident_bytes(device))
-    matrix = n * sum(layout.layers) * ENTRY if method.curvature == "fisher" else 0
+    matrix = n * sum(layout.layers) * ENTRY if method.curvature.uses_gradients else 0
 
     def needed(block_size: int | None) -> int:
         return matrix + method.memory(Layout(layout.layers, block_size), n)
@@ -66,6 +72,49 @@ def _round_sizes(largest: int) -> list[int]:
 
 FILLED = 0.6  # the largest fraction of the free memory for A, without a given budget
 SOLVES = 8  # the approximate number of solves of a stage that chooses by held-out samples
+
+
+def choose_store(
+    policy: StagePolicy,
+    supports: Supports,
+    division: Division,
+    space: CandidateSpace,
+    weights: Weights,
+    n: int,
+) -> Store:
+    """Choose where the A of each stage is stored: shared by ranks, or within the memory budget.
+
+    Args:
+        policy: the stage policy of the run, with its configuration.
+        supports: the supports that the run may have.
+        division: the rows and columns of each rank.
+        space: the candidates that a stage may try.
+        weights: the prunable weights.
+        n: the rows of A.
+
+    Raises:
+        ChitaError: there is too little memory, or the method cannot read the requested storage.
+    """
+    config, device = policy.config, weights.device
+    method, layout, ranks = config.resolve_method(), division.layout, division.ranks
+    if policy.adapts_memory and ranks.size == 1:
+        config = replace(config, memory=fitting_memory(config, weights.size, n, device))
+    check_store(config, method, layout, n=n, device=device, ranks=ranks)
+    if ranks.size > 1:
+        return partial(SharedTarget, ranks=ranks, bounds=division.bounds, counts=division.rows(n))
+    # The search for a floor may end anywhere above the dense network.
+    lowest = 0.0 if config.floor is not None else min(config.plan())
+    kept = supports.kept(config.sparsity), supports.kept(lowest)
+    return pick_store(
+        config,
+        method,
+        layout,
+        formulations=[candidate.apply(policy.formulation) for candidate in space.all()],
+        solves=1 if policy.held_out_for is None else SOLVES,
+        n=n,
+        kept=kept,
+        device=device,
+    )
 
 
 def check_store(

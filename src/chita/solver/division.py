@@ -50,8 +50,7 @@ class Division:
 
     def rows(self, n: int) -> list[int]:
         """Return the number of rows, of n, that each rank computes, in the order of the rows."""
-        cuts = [n * rank // self.ranks.size for rank in range(self.ranks.size + 1)]
-        return [stop - start for start, stop in pairwise(cuts)]
+        return share_rows(n, self.ranks)
 
     def part(self, vector: Tensor) -> Tensor:
         """Return this rank's part of a vector over all columns."""
@@ -61,6 +60,12 @@ class Division:
         """Join the parts of all ranks into a solution over all columns."""
         support = self.ranks.gather(solution.support + self.columns.start)
         return replace(solution, w=self.ranks.gather(solution.w), support=support)
+
+
+def share_rows(n: int, ranks: Ranks) -> list[int]:
+    """Divide n rows among the ranks as evenly as possible, in the order of the rows."""
+    cuts = [n * rank // ranks.size for rank in range(ranks.size + 1)]
+    return [stop - start for start, stop in pairwise(cuts)]
 
 
 def _nearest(ends: list[int], share: int) -> int:

@@ -50,6 +50,8 @@ class Problem:
         offset: c, (n,): alpha e, plus the residual of weights held fixed.
         constant: the objective of weights held fixed.
         constraint: the allowed supports.
+        moments: for each layer the mean of x x^T over its inputs x, (groups, i, i), for methods
+            that use them instead of A; restrictions do not carry them.
     """
 
     matrix: GradientMatrix
@@ -58,6 +60,7 @@ class Problem:
     offset: Tensor
     constant: float = 0.0
     constraint: Constraint = ANY_SUPPORT
+    moments: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         if self.ranks.size > 1 and not isinstance(self.constraint, AnySupport):
@@ -72,10 +75,12 @@ class Problem:
         lam: float,
         alpha: float | Tensor,
         constraint: Constraint = ANY_SUPPORT,
+        moments: tuple[Tensor, ...] = (),
     ) -> Problem:
         """Build problem (main-problem) with ridge lambda and c = alpha e, or c = alpha, (n,)."""
         offset = w0.new_ones(matrix.n) * alpha
-        return cls(matrix, w0, matrix.n * lam, offset, constraint=constraint)
+        n = 1 if moments else matrix.n  # moments are means over the samples, A^T A is a sum
+        return cls(matrix, w0, n * lam, offset, constraint=constraint, moments=moments)
 
     @property
     def ranks(self) -> Ranks:
@@ -126,11 +131,11 @@ class Problem:
     def in_ordinary_units(self) -> tuple[Problem, float]:
         """Return the problem in units that neither underflow nor overflow, and the scale s.
 
-        With s A, s c and s^2 mu in place of A, c and mu, the problem has the same solutions and
-        the objective s^2 Q. Because s is a power of two, the solvers give the same bits, except
-        where one of the two units underflows or overflows. The larger of A and sqrt(mu) sets the
-        units: entries that underflow next to it do not matter. If both are ordinary, this is the
-        problem itself, and s is 1.
+        With s A, s c, s^2 mu and s^2 M in place of A, c, mu and the moments M of the layers, the
+        problem has the same solutions and the objective s^2 Q. Because s is a power of two, the
+        solvers give the same bits, except where one of the two units underflows or overflows. The
+        larger of A and sqrt(mu) sets the units: entries that underflow next to it do not matter. If
+        both are ordinary, this is the problem itself, and s is 1.
         """
         matrix, s = ordinary(self.matrix, self.mu**0.5)
         if s == 1:
@@ -141,6 +146,7 @@ class Problem:
             mu=self.mu * s * s,
             offset=self.offset * s,
             constant=self.constant * s * s,
+            moments=tuple(moment * (s * s) for moment in self.moments),
         )
         return scaled, s
 

@@ -41,7 +41,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 # L-OBS takes no gradients: see the tests of chita.prune.
-NAMES = sorted(name for name, m in METHODS.items() if m.constrained and m.curvature != "inputs")
+NAMES = sorted(name for name, m in METHODS.items() if m.constrained and name != "l-obs")
 
 
 def check_allowed(constraint: Constraint, support: torch.Tensor, k: int) -> None:

@@ -1,0 +1,72 @@
+"""The option --import: load a user's module, which registers methods, before a command runs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chita.errors import ChitaError
+
+
+def import_modules(names: list[str] | None) -> list[str] | None:
+    """Import each module, given by its name or as the path of a Python file.
+
+    Raises:
+        ChitaError: A module or file does not exist.
+    """
+    for name in names or ():
+        if name.endswith(".py"):
+            _import_file(Path(name).resolve())
+        else:
+            _import_module(name)
+    return names
+
+
+def _import_module(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # the module exists, and one of its own imports failed
+        raise ChitaError(
+            f"--import {name}: there is no such module; give the name of an installed module, or "
+            "the path of a .py file"
+        ) from None
+
+
+def _import_file(path: Path) -> None:
+    if not path.is_file():
+        raise ChitaError(f"--import {path}: there is no such file")
+    loaded = sys.modules.get(path.stem)
+    if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+        return
+    if loaded is not None:
+        raise ChitaError(
+            f"--import {path}: a module named {path.stem!r} is already loaded; rename the file"
+        )
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # pickle and dataclasses look a class up in its module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[path.stem]
+        raise
+
+
+Imports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--import",
+        metavar="MODULE",
+        callback=import_modules,
+        help="Module or .py file to import first, such as one that registers a method "
+        "(repeatable).",
+    ),
+]

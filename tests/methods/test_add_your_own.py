@@ -1,0 +1,228 @@
+"""Methods and curvature sources of a user: one file each, through every interface of chita."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+import chita
+from chita import ChitaError
+from chita.cli import bench as bench_module
+from chita.cli.app import app
+from chita.curvature import Fisher, LocalModel, NoCurvature, gradient_matrix
+from chita.methods import BUILT_IN, METHODS, get_method, method_names, registry
+from chita.methods.chita import CHITA_BSO
+from chita.methods.magnitude import MAGNITUDE
+from chita.methods.obd import OBD
+from chita.model.stream import SampleStream
+from chita.model.weights import Weights
+from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
+from chita.paper.table1 import Table1
+from chita.solver.matrix.held import HeldMatrix
+from tests.paper.small import read_csv
+from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
+
+PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+MINE = """
+import chita
+from chita.curvature import NoCurvature
+
+class Smallest:
+    def run(self, problem, k, layout, options, trace):
+        return problem.unmoved(problem.largest(1 / problem.w0.abs().clamp_min(1e-12), k)), True
+
+MINE = chita.Method("mine", NoCurvature, Smallest())
+"""
+REGISTERED = f"{MINE}\nchita.register_method(MINE)\n"
+
+
+@pytest.fixture(autouse=True)
+def registry_restored() -> Iterator[None]:
+    """Methods that a test registers, and modules that it imports, are gone afterwards."""
+    methods, modules = dict(METHODS), set(sys.modules)
+    registry._load_entry_points.cache_clear()
+    yield
+    registry._load_entry_points.cache_clear()
+    METHODS.clear()
+    METHODS.update(methods)
+    for name in set(sys.modules) - modules:
+        if not name.startswith(("chita", "torch")):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("page", ["add_a_method.md", "add_a_curvature_source.md"])
+def test_the_examples_of_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
+    exec(compile("\n\n".join(blocks), page, "exec"), {"__name__": "example"})
+    assert "88 weights stay" in capsys.readouterr().out
+    for name in set(METHODS) - set(BUILT_IN):  # those that the page only registers run as well
+        result = prune_quietly(tiny(), [points(24)], method=name)
+        assert result.nonzeros == 18
+
+
+class ScaledFisher(Fisher):
+    """Row i of A counts i + 1 times as much as row 0."""
+
+    def at(self, w0: Tensor) -> LocalModel:
+        local = super().at(w0)
+        scale = torch.arange(1, local.matrix.n + 1, dtype=w0.dtype)
+        return replace(
+            local, matrix=HeldMatrix(local.matrix.whole() * scale), alpha=local.alpha * scale
+        )
+
+
+def test_a_curvature_source_is_one_class() -> None:
+    """A method with a source of this file prunes as `chita.solve` does on the scaled A."""
+    chita.register_method(replace(CHITA_BSO, name="scaled", curvature=ScaledFisher, streams=False))
+    model, batches = tiny(), tuple(cut(points(24), 24))
+    weights = Weights(model)
+    w0 = weights.vector()
+    A = gradient_matrix(model, weights, SampleStream(batches), rows=12, batch=2).matrix.whole().t()
+    scale = torch.arange(1, 13, dtype=torch.float64)
+    result = prune_quietly(model, batches, method="scaled", first_order=False, drop_dead=False)
+    truth = chita.solve(
+        scale[:, None] * A, w0, 18, lam=0.01, layers=list(weights.sizes), iterations=5
+    )
+    torch.testing.assert_close(Weights(model).vector(), truth.w)
+    assert result.stages[0].objective == pytest.approx(truth.objective)
+    with_first_order = prune_quietly(tiny(), batches, method="scaled")
+    assert with_first_order.stages[0].objective != pytest.approx(truth.objective)
+
+
+def test_the_options_of_a_source_follow_from_what_it_needs() -> None:
+    chita.register_method(replace(OBD, name="scaled", curvature=ScaledFisher))
+    chita.register_method(replace(MAGNITUDE, name="plain"))
+    prune_quietly(tiny(), [points(24)], method="scaled", metric="fisher", drop_dead=True)
+    with pytest.raises(ChitaError, match=r"metric='fisher'.*'plain'.*scaled"):
+        prune_quietly(tiny(), [points(24)], method="plain", metric="fisher")
+    with pytest.raises(ChitaError, match=r"drop_dead=True.*'plain'.*scaled"):
+        prune_quietly(tiny(), [points(24)], method="plain", drop_dead=True)
+
+
+def test_a_method_is_registered_once() -> None:
+    mine = replace(MAGNITUDE, name="mine")
+    assert chita.register_method(mine) is mine and get_method("mine") is mine
+    for name in ("mine", "magnitude"):
+        with pytest.raises(ChitaError, match=f"'{name}'"):
+            chita.register_method(replace(OBD, name=name))
+    result = chita.prune(tiny(), [points(24)], sparsity=0.5, method="mine", progress=False)
+    assert result.nonzeros == 36 and result.stages[0].ridge is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ("magnitude", "method"),
+        (replace(MAGNITUDE, name=" "), "name"),
+        (replace(MAGNITUDE, name="mine", curvature="fisher"), "curvature.*'fisher'"),
+        (replace(MAGNITUDE, name="mine", algorithm=len), "algorithm"),
+    ],
+)
+def test_what_is_not_a_method_is_refused(wrong: object, names: str) -> None:
+    with pytest.raises(ChitaError, match=names):
+        chita.register_method(wrong)  # type: ignore[arg-type]
+    assert tuple(METHODS) == BUILT_IN
+
+
+def test_the_command_line_imports_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine_file.py").write_text(REGISTERED)
+    arguments = ["prune", "mlpnet", "--import", str(tmp_path / "mine_file.py"), "--method", "mine"]
+    for _ in range(2):  # a second command in the same process does not register it again
+        done = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+        record = json.loads(done.stdout.splitlines()[-1])
+        assert (record["method"], record["nonzeros"]) == ("mine", 3235)
+
+
+@pytest.mark.parametrize("given", ["no_such_module", "no.such.module", "nowhere.py"])
+def test_an_import_that_does_not_exist_is_named(given: str) -> None:
+    with pytest.raises(ChitaError, match=re.escape(given)):
+        CliRunner().invoke(app, ["prune", "mlpnet", "--import", given], catch_exceptions=False)
+
+
+def test_an_error_inside_an_imported_module_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "broken_file.py").write_text("import no_such_module_at_all")
+    for _ in range(2):
+        with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
+            CliRunner().invoke(
+                app,
+                ["prune", "mlpnet", "--import", str(tmp_path / "broken_file.py")],
+                catch_exceptions=False,
+            )
+
+
+def test_a_registered_method_is_a_row_of_table_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command computes its grid; only its cells are computed here, to save time."""
+    (tmp_path / "mine_file.py").write_text(REGISTERED)
+
+    def grid(network: str, method: str) -> list[Setting]:
+        return quick_grid(network, method) if method not in BUILT_IN else []
+
+    small = replace(bench_module.BENCHMARKS["table1"], quick=Table1({"mlpnet": (0.5,)}, grid))
+    monkeypatch.setitem(bench_module.BENCHMARKS, "table1", small)
+    arguments = ["bench", "table1", "--quick", "--import", str(tmp_path / "mine_file.py")]
+    CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)], catch_exceptions=False)
+    rows = {(row["method"], row["choice"]): row for row in read_csv(tmp_path / "table1.csv")}
+    row = rows["mine", "grid"]
+    assert 0 < float(row["accuracy"]) < 100 and row["paper"] == "" and row["grid_size"] == "1"
+
+
+@pytest.mark.parametrize("network", ["mlpnet", "resnet20", "mobilenetv1"])
+def test_the_grid_of_a_registered_method(network: str) -> None:
+    chita.register_method(replace(OBD, name="with gradients"))
+    chita.register_method(replace(MAGNITUDE, name="without samples"))
+    ridges = [setting.ridge for setting in paper_grid(network, "with gradients")]
+    assert ridges == ["auto", *RIDGES]
+    assert len(paper_grid(network, "without samples")) == 1
+
+
+def test_a_package_declares_methods_as_entry_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Unknown names and lists of names load them; a package that fails is skipped."""
+    (tmp_path / "my_package.py").write_text(MINE)
+    (tmp_path / "my_registering.py").write_text(REGISTERED.replace('"mine"', '"other"'))
+    (tmp_path / "my_broken.py").write_text("raise RuntimeError('no luck')")
+    metadata = tmp_path / "my_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: my-package\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[chita.methods]\nmine = my_package:MINE\nother = my_registering:MINE\n"
+        "broken = my_broken:MINE\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    get_method("obd")
+    assert "my_package" not in sys.modules
+    assert get_method("mine").curvature is NoCurvature
+    assert set(method_names()) == {*BUILT_IN, "mine", "other"}
+    assert "broken" in caplog.text and "no luck" in caplog.text
+
+
+def test_an_unknown_method_is_named_with_all_known_ones() -> None:
+    chita.register_method(replace(MAGNITUDE, name="zebra"))
+    with pytest.raises(ChitaError, match=r"'magnitude'.*'zebra'.*got 'l1'"):
+        get_method("l1")
+    assert registry.methods_where(lambda method: method.curvature is NoCurvature) == (
+        "magnitude, magnitude-uniform, zebra"
+    )
+
+
+def test_nothing_but_the_weights_depends_on_where_a_method_is_defined() -> None:
+    """A copy of a built-in method under another name gives the same bits."""
+    chita.register_method(replace(OBD, name="copy"))
+    pruned = []
+    for method in ("obd", "copy"):
+        model = tiny()
+        prune_quietly(model, [points(24)], method=method)
+        pruned.append(snapshot(model))
+    assert all(torch.equal(pruned[0][name], pruned[1][name]) for name in pruned[0])
