@@ -25,7 +25,7 @@ def test_the_page_goes_into_the_folder_or_where_it_is_asked_for(tmp_path: Path) 
 
 
 def test_an_unknown_folder_is_an_error_of_the_user(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match="nothing in"):
+    with pytest.raises(ChitaError, match="contains no results"):
         CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
 
 

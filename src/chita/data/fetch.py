@@ -80,8 +80,8 @@ def _fetch(source: Source, progress: Progress | None) -> Path:
     except OSError as error:
         raise ChitaError(f"cannot write data set {source.name!r} to {cache}: {error}") from error
     raise ChitaError(
-        f"data set {source.name!r} is not available: {'; '.join(failures)}. To provide it yourself, "
-        f"put {', '.join(source.files)} into a folder and set CHITA_DATA to it"
+        f"data set {source.name!r} is not available: {'; '.join(failures)}. To provide it "
+        f"yourself, put {', '.join(source.files)} into a folder and set CHITA_DATA to it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Results as Rich tables."""
+"""Tables of results for the console."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def layer_table(result: PruneResult) -> Table:
-    """How much of each layer is left, and of all of them."""
+    """Return a table of the weights that each layer, and all layers together, keep."""
     name = " ".join(filter(None, [result.config.method, result.config.pattern]))
     title = f"{name}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
     table = Table(title=title, show_footer=True, caption=_effort(result))
@@ -42,7 +42,7 @@ def layer_table(result: PruneResult) -> Table:
 
 
 def _effort(result: PruneResult) -> str | None:
-    """What the calibration samples were used for; None if they were not."""
+    """Return a summary of stages, gradients and held-out loss; None without sample gradients."""
     if not result.sample_gradients:
         return None
     effort = f"{len(result.stages)} stages, {result.sample_gradients:,} sample gradients"
@@ -53,7 +53,7 @@ def _effort(result: PruneResult) -> str | None:
 
 
 def counts_table(counts: Counts) -> Table:
-    """What the whole model costs, dense and pruned, and the share that is left."""
+    """Return a table of the costs of the whole model, dense and pruned, and their ratios."""
     table = Table("whole model", title="counts")
     for header in ("dense", "pruned", "left"):
         table.add_column(header, justify="right")
@@ -72,7 +72,7 @@ def counts_table(counts: Counts) -> Table:
 
 
 def summary_table(record: Mapping[str, Any]) -> Table:
-    """The headline figures of a run, from the record that goes into result.json."""
+    """Return a table of the main figures of a run, from the record in result.json."""
     seconds, ridge, objective = record["seconds"], record["ridge"], record["objective"]
     table = Table(show_header=False)
     table.add_column(style="bold")
@@ -107,7 +107,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:
-    """A table as plain text."""
+    """Return a table as plain text."""
     console = Console(file=StringIO(), width=width, color_system=None)
     with console.capture() as capture:
         console.print(renderable)

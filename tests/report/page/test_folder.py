@@ -33,8 +33,8 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({}, "nothing in .* is known: expected result.json"),
-        ({"notes.txt": "x", "other.json": "[]"}, "nothing in .* is known"),
+        ({}, "contains no results: expected result.json"),
+        ({"notes.txt": "x", "other.json": "[]"}, "contains no results"),
         ({"stage.safetensors": "x"}, "unfinished run, with stage.safetensors .* --resume"),
         ({"epoch.pt": "x"}, "unfinished run, with epoch.pt .* --resume"),
         ({"result.json": '{"stages": ['}, "cannot read .*result.json as JSON"),
