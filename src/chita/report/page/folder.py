@@ -71,7 +71,7 @@ def read_folder(path: Path) -> Folder:
 def _read_record(path: Path) -> Record:
     record = _read_json(path)
     if not isinstance(record, dict) or not ("stages" in record or "epochs" in record):
-        raise ChitaError(f"{path} is no result of prune or gradual: no stages, no epochs in it")
+        raise ChitaError(f"{path} is not a result of prune or gradual: it has no stages or epochs")
     for name in ("stages", "epochs", "layers"):
         if not _is_table(record.get(name, [])):
             raise ChitaError(f"{path} is damaged: {name} is not a list of rows")
