@@ -44,7 +44,7 @@ def test_a_trace_is_spent_at_its_limit() -> None:
 
 def test_unknown_names_are_told() -> None:
     assert Options.named({"iterations": 7, "step": "lipschitz"}).iterations == 7
-    with pytest.raises(ChitaError, match="'rounds' is no option"):
+    with pytest.raises(ChitaError, match="'rounds' is not an option"):
         Options.named({"rounds": 3})
 
 

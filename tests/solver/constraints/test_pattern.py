@@ -25,7 +25,7 @@ def test_a_sparsity_may_be_a_pattern() -> None:
     assert read_sparsity("2:4", "2:4") == (0.5, "2:4")
     assert read_sparsity(0.3, "2:4") == (0.3, "2:4")
     assert read_sparsity(0.3, None) == (0.3, None)
-    with pytest.raises(ChitaError, match="another one"):
+    with pytest.raises(ChitaError, match="sparsity='2:4' and pattern='1:4'"):
         read_sparsity("2:4", "1:4")
 
 
