@@ -71,7 +71,7 @@ def main() -> None:
         for name, form in forms(problem, k, layout).items():
             x, seconds = timed(form, device)
             unit = unit or seconds
-            with posed.weights.lent(x.w):
+            with posed.weights.temporarily(x.w):
                 right = accuracy(posed.model, test)
             figures = f"Q {x.objective / start:6.3f}   time {seconds / unit:5.2f}"
             print(f"{name:18} {figures}   accuracy {right:6.2f} %", flush=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import chita
-from chita.model.axes import Axes
+from chita.model.layers import Axes
 from chita.pruning.auto.metrics import METRICS, Shape, metric_scale
 from chita.pruning.auto.search import Form
 from chita.pruning.stage_problem import Posed

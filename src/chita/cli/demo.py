@@ -12,8 +12,8 @@ from chita.paper.demo import run_demo
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("runs/demo"),
 ) -> None:
-    """Prune the embedded MLPNet by magnitude, CHITA and CHITA++, side by side."""
+    """Compare magnitude, CHITA and CHITA++ on the embedded MLPNet."""
     prepare_folder(out)
     run_demo(out)

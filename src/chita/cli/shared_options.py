@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their text is read."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from chita.data import NAMES
-from chita.errors import ChitaError
-from chita.pruning.allocation import GLOBAL
 from chita.zoo import NETWORKS
 from chita.zoo.trained import IMAGE_FOLDER
 
@@ -36,24 +34,3 @@ ValSplit = Annotated[
     float | None,
     typer.Option(help="Share of an image folder without train/ and val/ for tests."),
 ]
-
-
-def parse_allocation(rule: str | None, layers: list[str] | None) -> str | dict[str, float]:
-    """Return the allocation that --allocation or --layer describe; at most one may be given."""
-    if rule is not None and layers:
-        raise ChitaError(f"give --allocation {rule} or --layer, not both")
-    return parse_shares("--layer", layers) or rule or GLOBAL
-
-
-def parse_shares(option: str, given: list[str] | None) -> dict[str, float] | None:
-    """Parse GLOB=SPARSITY items into a dict; None if there are none."""
-    shares: dict[str, float] = {}
-    for item in given or ():
-        pattern, _, sparsity = item.rpartition("=")
-        try:
-            shares[pattern] = float(sparsity)
-        except ValueError:
-            pattern = ""
-        if not pattern:
-            raise ChitaError(f"{option} takes GLOB=SPARSITY, such as 'fc*=0.8', got {item!r}")
-    return shares or None

@@ -15,9 +15,9 @@ from chita.curvature.row_by_row import Row, plain_row
 from chita.curvature.self_check import self_check
 from chita.errors import ChitaError
 from chita.model.batch import Batch, tensors_of
+from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
 from chita.model.losses import Loss
-from chita.model.modes import differentiable, evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.gradient_matrix import GradientMatrix

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from chita.deploy.example import agrees, check_example, difference
 from chita.deploy.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
 from chita.deploy.fast.forms import FORMS
 from chita.deploy.onnx_file import onnx_bytes, open_onnx, run_onnx
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example, difference
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
 from chita.report.tables import Table
 
 LAYER_BY_LAYER = "layer by layer"

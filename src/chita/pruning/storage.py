@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
 
@@ -18,7 +16,7 @@ from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
 from chita.solver.matrix.held import hold
-from chita.solver.matrix.memory import ENTRY, format_bytes, resident_bytes
+from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
@@ -57,25 +55,6 @@ def check_memory(
         f"{method.name} with block {largest if layout.block_size else sum(layout.layers)} needs "
         f"{format_bytes(needed(layout.block_size))}, {left}; {advice}"
     )
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """What is free on a GPU or in main memory; None where the system does not tell."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0] + _cached_bytes(device)
-    table = Path("/proc/meminfo")  # counts what the page cache would give back
-    if table.exists():
-        rows = dict(line.split(":", 1) for line in table.read_text().splitlines())
-        return int(rows["MemAvailable"].split()[0]) * 1024
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _cached_bytes(device: torch.device) -> int:
-    """What torch holds of the GPU's memory without using it."""
-    return torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def _round_sizes(largest: int) -> list[int]:

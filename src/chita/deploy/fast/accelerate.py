@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.deploy.example import agrees, check_example
 from chita.deploy.fast.forms import FORMS, swap
-from chita.deploy.fast.product import LAYERS, zero_share
+from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
+from chita.model.hooks import Args, Keywords, first_input, watching
+from chita.model.layers import is_linear_map
 from chita.report.tables import Table, as_text
 
 DENSE = "dense"
@@ -149,21 +151,17 @@ def _row(
 def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Tensor]]:
     """Return the layers that have zeros and another form, each with the input of its first call."""
     found: dict[str, tuple[nn.Module, Tensor]] = {}
-
-    def note(name: str, layer: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        x = args[0] if args else keywords["input"]
-        found.setdefault(name, (layer, x.clone()))
-
-    handles = [
-        layer.register_forward_pre_hook(partial(note, name), with_kwargs=True)
+    names = {
+        layer: name
         for name, layer in model.named_modules()
-        if type(layer) in LAYERS and zero_share(layer) > 0
-    ]
-    try:
+        if is_linear_map(layer) and zero_share(layer) > 0
+    }
+
+    def note(layer: nn.Module, args: Args, keywords: Keywords, output: Any) -> None:
+        found.setdefault(names[layer], (layer, first_input(args, keywords).clone()))
+
+    with watching(names, note):
         call(model, example)
-    finally:
-        for handle in handles:
-            handle.remove()
     return found
 
 

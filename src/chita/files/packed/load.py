@@ -15,7 +15,7 @@ from chita.files.packed.dtypes import to_bytes
 from chita.files.packed.read import read_packed
 from chita.files.packed.write import find_ties
 from chita.files.whole import as_path
-from chita.model.unwrap import unwrapped
+from chita.model.forward import unwrapped
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
 from chita.files.whole import as_path, write_whole
-from chita.model.unwrap import unwrapped
+from chita.model.forward import unwrapped
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -42,7 +42,7 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
 
     Args:
         model: a module, bare or in DistributedDataParallel or torch.compile, or a state dict.
-        path: the safetensors file to write; docs/format.md describes its format.
+        path: the safetensors file to write; docs/reference/format.md describes its format.
     """
     tensors = unwrapped(model).state_dict() if isinstance(model, nn.Module) else model
     if not isinstance(tensors, Mapping):

@@ -47,6 +47,21 @@ def format_bytes(count: float) -> str:
     return f"{count:.0f} B"
 
 
+def free_bytes(device: torch.device) -> int | None:
+    """Return the free bytes on a GPU or in main memory; None if the system does not report it."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
+    table = Path("/proc/meminfo")  # counts the page cache as available
+    if table.exists():
+        rows = dict(line.split(":", 1) for line in table.read_text().splitlines())
+        return int(rows["MemAvailable"].split()[0]) * 1024
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
 def resident_bytes(device: torch.device) -> int:
     """Return the bytes of GPU or main memory that the process uses.
 
