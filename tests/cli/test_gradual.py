@@ -71,6 +71,7 @@ def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_p
     assert record["dense_accuracy"] > 96 and record["accuracy"] > 92
 
 
+@pytest.mark.slow
 def test_epochs_in_the_place_of_the_recipes(recipe: Path) -> None:
     record = gradual("--recipe", recipe, "--epochs", "2", "--method", "global-magnitude")
     assert [(row["epoch"], row["pruned"]) for row in record["epochs"]] == [(1, True), (2, True)]

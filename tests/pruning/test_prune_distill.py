@@ -133,6 +133,7 @@ def test_errors() -> None:
     prune_quietly(tiny(), [], loss="distill", method="magnitude")  # reads no data
 
 
+@pytest.mark.slow
 def test_without_labels_the_digits_are_told_apart_as_well_as_with_them() -> None:
     """In one stage; magnitude is what the divergence itself would come to, its A being zero."""
     test, batches = unseen_digits(), digits(3000)

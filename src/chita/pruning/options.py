@@ -14,6 +14,7 @@ from typing import Literal
 from chita.errors import (
     are_patterns,
     are_shares,
+    is_bool,
     is_count,
     is_flag,
     is_natural,
@@ -228,7 +229,7 @@ class PruneOptions:
         False,
         "Fail if the pattern does not divide a weight; by default such a weight stays dense, "
         "with a warning.",
-        must_be(lambda value: isinstance(value, bool), "True or False"),
+        must_be(is_bool, "True or False"),
         panel="Goal",
     )
     include: Sequence[str] | str | None = option(
