@@ -107,7 +107,7 @@ class Demo:
         return table
 
     def points(self) -> list[dict[str, Any]]:
-        """Return the points as rows of a benchmark, beside the accuracy in the paper."""
+        """Return the points as rows of a benchmark, with the accuracy in the paper."""
         network = self.network.name
         return [
             {
