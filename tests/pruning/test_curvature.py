@@ -9,9 +9,11 @@ import torch
 from torch.nn import functional
 
 from chita.model.weights import Weights
+from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.curvature import Curvature
+from chita.pruning.policy import policy_for
 from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
@@ -25,9 +27,9 @@ def curvature(**arguments: Any) -> tuple[Curvature, torch.nn.Sequential]:
     weights = Weights(model)
     config = PruneConfig(**{"sparsity": 0.5, "ridge": 0.1, "batch": 2, **arguments})
     data = calibrate(model, tuple(cut(points(24), 24)), None, config)
-    supports, forms = Supports(model, weights, config), config.forms(data.rows, weights.size)
-    division = Division(ALONE, Layout(weights.sizes))
-    return Curvature(model, weights, data, config, supports, division, forms), model
+    space = CandidateSpace.of(config, data.rows, weights.size)
+    supports, division = Supports(model, weights, config), Division(ALONE, Layout(weights.sizes))
+    return Curvature(model, weights, data, policy_for(config), supports, division, space), model
 
 
 def test_rows_are_gradients_at_the_weights_and_the_next_samples_follow() -> None:

@@ -12,10 +12,10 @@ from chita.curvature.fisher import gradient_matrix
 from chita.curvature.layer_inputs import layer_inputs
 from chita.methods.l_obs import LayerInputs
 from chita.model.weights import Weights
-from chita.pruning.auto.search import Forms
+from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.calibration import Calibration
-from chita.pruning.config import PruneConfig
-from chita.pruning.storage import check_store, fitting_memory, pick_store
+from chita.pruning.policy import StagePolicy
+from chita.pruning.storage import SOLVES, check_store, fitting_memory, pick_store
 from chita.pruning.supports import Supports
 from chita.solver.division import Division
 from chita.solver.matrix.gradient_matrix import GradientMatrix
@@ -48,10 +48,10 @@ class Curvature:
         model: that is pruned.
         weights: of the model, p in all.
         calibration: the samples; each stage goes on where the one before has stopped.
-        config: what was asked for.
+        policy: the policy of the run.
         supports: that the run may have.
         division: of rows and columns among the ranks.
-        forms: that a stage may try.
+        space: the candidates that a stage may try.
 
     Raises:
         ChitaError: there is too little memory, or a storage that the method cannot read.
@@ -62,15 +62,15 @@ class Curvature:
         model: nn.Module,
         weights: Weights,
         calibration: Calibration,
-        config: PruneConfig,
+        policy: StagePolicy,
         supports: Supports,
         division: Division,
-        forms: Forms,
+        space: CandidateSpace,
     ) -> None:
         self._model, self._weights, self._calibration = model, weights, calibration
-        self._division, self._kind = division, config.resolve_method().curvature
-        self._distils = config.loss is not None
-        self._store = _choose_store(config, supports, division, forms, weights, calibration.rows)
+        self._division, self._kind = division, policy.config.resolve_method().curvature
+        self._distils = policy.config.loss is not None
+        self._store = _choose_store(policy, supports, division, space, weights, calibration.rows)
 
     def at(self, w0: Tensor) -> Around:
         """A at the weights w0, (p,), which the model has."""
@@ -110,17 +110,17 @@ class Curvature:
 
 
 def _choose_store(
-    config: PruneConfig,
+    policy: StagePolicy,
     supports: Supports,
     division: Division,
-    forms: Forms,
+    space: CandidateSpace,
     weights: Weights,
     n: int,
 ) -> Store:
-    """Where the A of each stage goes: shared by ranks, or as this one's budget allows."""
-    method, device = config.resolve_method(), weights.device
-    layout, ranks = division.layout, division.ranks
-    if config.guarded and ranks.size == 1:
+    """Return where A is stored: shared by ranks, or within the budget of a single rank."""
+    config, device = policy.config, weights.device
+    method, layout, ranks = config.resolve_method(), division.layout, division.ranks
+    if policy.adapts_memory and ranks.size == 1:
         config = replace(config, memory=fitting_memory(config, weights.size, n, device))
     check_store(config, method, layout, n=n, device=device, ranks=ranks)
     if ranks.size > 1:
@@ -128,4 +128,13 @@ def _choose_store(
     # The search for a floor may end anywhere above the dense network.
     lowest = 0.0 if config.floor is not None else min(config.plan())
     kept = supports.kept(config.sparsity), supports.kept(lowest)
-    return pick_store(config, method, layout, forms=forms, n=n, kept=kept, device=device)
+    return pick_store(
+        config,
+        method,
+        layout,
+        formulations=[candidate.apply(policy.formulation) for candidate in space.all()],
+        solves=1 if policy.held_out_for is None else SOLVES,
+        n=n,
+        kept=kept,
+        device=device,
+    )
