@@ -36,8 +36,13 @@ Report = dict[str, dict[str, Any]]
 # All cases are cheap variants: few rows of A, each an average of few samples, and few stages.
 COMMON = {"sparsity": 0.9, "seed": 0, "samples": 50, "batch": 8}
 STAGES = {"auto": 4, "chita++": 4}
-# OBS and CBS need the inverse of the whole Hessian: they prune one layer of 800 weights.
-SMALL = {"obs": "fc2.weight", "cbs": "fc2.weight"}
+# These methods invert the whole Hessian: they prune one layer of 800 weights, or in blocks.
+SMALL: dict[str, dict[str, Any]] = {
+    "obs": {"include": "fc2.weight"},
+    "cbs": {"include": "fc2.weight"},
+    "woodfisher": {"block_size": 500},
+    "woodtaylor": {"block_size": 500},
+}
 OPTIONS: dict[str, dict[str, Any]] = {
     "chita++ solver=cd": {"method": "chita++", "stages": 4, "solver": "cd"},
     "chita++ in coupled blocks": {
@@ -57,11 +62,9 @@ def method_cases(names: list[str]) -> dict[str, dict[str, Any]]:
     """Return the arguments of `chita.prune` for each method."""
     cases: dict[str, dict[str, Any]] = {}
     for name in names:
-        cases[name] = {"method": name}
+        cases[name] = {"method": name, **SMALL.get(name, {})}
         if name in STAGES:
             cases[name]["stages"] = STAGES[name]
-        if name in SMALL:
-            cases[name]["include"] = SMALL[name]
     return cases
 
 

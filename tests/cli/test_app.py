@@ -19,6 +19,7 @@ from chita.errors import ChitaError
 from tests.support.messages import naming, says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", [None, "network.safetensors"])
 def test_train_writes_a_checkpoint_that_prune_takes(
     out: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -67,12 +68,13 @@ def test_ctrl_c_again_and_again_shows_no_traceback(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["chita", "--version"])
-    monkeypatch.setattr(cli, "say", interrupted)
+    monkeypatch.setattr(cli, "show", interrupted)
     with pytest.raises(SystemExit, match="130"):
         main()
     assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_module_reports_errors_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "chita", "prune", "lenet"],

@@ -1,22 +1,20 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from chita.cli import bench as command
-from chita.cli.app import app
 from chita.errors import ChitaError
 from chita.paper import stepsize
 from tests.paper.small import read_csv
+from tests.support.command import invoke
 from tests.support.messages import naming
 
 
 def bench(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["bench", *arguments], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
+    return invoke("bench", *arguments)
 
 
+@pytest.mark.slow
 def test_the_command_writes_four_files_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +69,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> Non
 def test_every_benchmark_of_the_paper_is_there() -> None:
     assert list(command.BENCHMARKS) == [
         "table1", "runtime", "objective", "schedules", "ridge", "first-order", "stepsize",
-        "gradual", "scale", "any",
+        "gradual", "scale", "robustness",
     ]  # fmt: skip
 
 

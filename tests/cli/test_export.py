@@ -7,30 +7,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import chita
-from chita.cli.app import app
 from chita.deploy.onnx_file import open_onnx, run_onnx
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
+from tests.support.command import invoke
 from tests.support.messages import naming, says
 from tests.support.pruning import mlpnet, unseen_digits
 
 
 def export(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, ["export", *map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
+    return invoke("export", *arguments)
 
 
-@pytest.fixture
-def onnx() -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
-
-
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 @pytest.mark.parametrize("of", ["a run", "a checkpoint"])
 def test_the_file_answers_as_the_pruned_network_does(of: str, tmp_path: Path) -> None:

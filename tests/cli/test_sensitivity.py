@@ -4,19 +4,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from chita.cli.app import app
 from chita.errors import ChitaError
+from tests.support.command import invoke
 from tests.support.messages import naming, says
 
 
 def run(*arguments: str) -> str:
-    done = CliRunner().invoke(
-        app, ["sensitivity", "mlpnet", "--samples", "200", *arguments], catch_exceptions=False
-    )
-    assert done.exit_code == 0
-    return done.stdout
+    return invoke("sensitivity", "mlpnet", "--samples", 200, *arguments)
 
 
 def test_out_holds_the_figures_and_the_advice_is_said(tmp_path: Path) -> None:

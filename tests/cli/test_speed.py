@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import chita
-from chita.cli.app import app
 from chita.errors import ChitaError
 from chita.files.run_folder import write_run
+from tests.support.command import invoke
 from tests.support.messages import naming
 from tests.support.pruning import mlpnet
 
@@ -26,12 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def invoke(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
+@pytest.mark.slow
 def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "speed.json"
     text = invoke(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from chita.deploy import clock
+from chita.deploy import timing
 
 
 class FakeClock:
@@ -27,6 +27,6 @@ class FakeClock:
 def fake_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The clock of chita.deploy and time.sleep, without waiting."""
     found = FakeClock()
-    monkeypatch.setattr(clock, "perf_counter", found)
+    monkeypatch.setattr(timing, "perf_counter", found)
     monkeypatch.setattr(time, "sleep", found.sleep)
     return found

@@ -17,6 +17,8 @@ from chita.errors import ChitaError
 from tests.support.messages import naming
 from tests.support.pruning import mlpnet
 
+pytestmark = pytest.mark.slow
+
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)
 

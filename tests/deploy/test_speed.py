@@ -115,12 +115,7 @@ def test_a_model_that_answers_differently_each_time() -> None:
         measure_speed(Noisy(8, 4), normal(2, 8), 2)
 
 
-@pytest.fixture
-def onnx() -> None:
-    for package in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(package)
-
-
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 def test_onnxruntime_says_why_it_is_no_path() -> None:
     model = sparse(nn.Linear(16, 4), 0.5).bfloat16()
@@ -129,6 +124,7 @@ def test_onnxruntime_says_why_it_is_no_path() -> None:
     assert says(found.left_out["onnxruntime"], "onnxruntime", "NOT_IMPLEMENTED")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("onnx")
 def test_onnxruntime_is_a_path() -> None:
     found = measure_speed(sparse(nn.Linear(16, 4), 0.5), normal(2, 16), 2)

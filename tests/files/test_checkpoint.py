@@ -71,9 +71,9 @@ def test_misfits_are_named(tmp_path: Path) -> None:
     save_checkpoint({**state, "2.weight": torch.zeros(2, 5)}, path)
     refused(path, naming(str(path), "2.weight", "(2, 5)", "(2, 4)"))
     torch.save({"state_dict": [1, 2]}, tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", naming("model.pt", "state dict", "'state_dict'"))
+    refused(tmp_path / "model.pt", naming("model.pt", "'state_dict'"))
     torch.save(torch.zeros(3), tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", naming("model.pt", "state dict", "'state_dict'"))
+    refused(tmp_path / "model.pt", naming("model.pt", "'state_dict'"))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])

@@ -44,6 +44,7 @@ def test_rows_and_records_can_be_read_again(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text()) == {"rows": rows}
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:
     """Killed with the file half written, by itself, so that nothing else is left behind."""
     (tmp_path / "file").write_bytes(b"before")

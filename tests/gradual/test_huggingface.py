@@ -23,6 +23,8 @@ transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")
 from chita.gradual.huggingface import STATE_FILE, GradualPruningCallback  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 SCHEDULE = PruningSchedule((0, 2, 3), (0.5, 0.8, 0.9))
 STEPS = 6  # in an epoch
 

@@ -89,7 +89,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         ({"augment": "mixup"}, naming("augment", "pad-crop-flip", "random-resized-crop", "mixup")),
         ({"methods": {"chita-bso": 5}}, naming("methods", {"chita-bso": 5})),
         ({"final_learning_rate": 1.0}, naming("final_learning_rate", "learning_rate", 0.1, 1.0)),
-        ({"epochs": 6}, naming("epochs=6", "pruning_steps=7", "at least 7")),
+        ({"epochs": 6}, naming("epochs=6", "pruning_steps=7", 7)),
     ],
 )
 def test_a_wrong_value_names_the_file_and_what_would_work(

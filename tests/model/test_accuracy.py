@@ -39,7 +39,7 @@ def test_modes_are_restored_after_a_failure() -> None:
 
 
 def test_no_batches() -> None:
-    with pytest.raises(ChitaError, match=naming("batches", "empty")):
+    with pytest.raises(ChitaError, match=naming("batches", "accuracy")):
         accuracy(nn.Identity(), [])
 
 

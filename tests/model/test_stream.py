@@ -119,9 +119,7 @@ def test_batches_move_to_a_device() -> None:
 
 
 def test_one_shot_iterators_are_refused() -> None:
-    with pytest.raises(
-        ChitaError, match=naming("batches", "generator", "once", "list", "DataLoader")
-    ):
+    with pytest.raises(ChitaError, match=naming("batches", "generator", "list", "DataLoader")):
         SampleStream(batch for batch in numbered([2]))
 
 

@@ -14,6 +14,8 @@ from chita.paper.runtime import Runtime
 from chita.paper.schedules import MESHES, Schedules, StageSetting
 from tests.paper.small import embedded, read_csv
 
+pytestmark = pytest.mark.slow
+
 
 def run(benchmark: Benchmark, out: Path, seeds: int = 1) -> list[dict[str, str]]:
     run_benchmark("it", benchmark, embedded(out, seeds), out)

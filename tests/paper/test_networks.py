@@ -27,7 +27,7 @@ def resnet20(tmp_path: Path) -> Subject:
     subjects = find_subjects(tmp_path, device=torch.device("cpu"), out=tmp_path / "out")
     (tmp_path / "out").mkdir()
     subject = subjects["resnet20"]
-    subject.__dict__["splits"] = data.Splits(some, some)  # in the place of CIFAR-10
+    subject.trained._splits = data.Splits(some, some)  # in the place of CIFAR-10
     return subject
 
 
@@ -47,7 +47,9 @@ def test_batch_norm_is_estimated_once_for_each_seed(
 def test_the_augmentation_is_that_of_training(resnet20: Subject) -> None:
     assert resnet20.network.recipe.augment is pad_crop_flip
     plain = replace(resnet20.network, recipe=replace(resnet20.network.recipe, augment=None))
-    untouched = replace(resnet20, network=plain).model(0).state_dict()
+    untouched = (
+        replace(resnet20, trained=replace(resnet20.trained, network=plain)).model(0).state_dict()
+    )
     assert torch.equal(untouched["bn1.running_mean"], torch.zeros(16))
     assert not torch.equal(resnet20.model(0).state_dict()["bn1.running_mean"], torch.zeros(16))
 

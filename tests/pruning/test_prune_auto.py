@@ -136,6 +136,7 @@ def pruned_accuracy(pairs: Sequence[tuple[str, str]], method: str, seed: int) ->
     return accuracy(model, unseen_digits())
 
 
+@pytest.mark.slow
 def test_a_rescaled_network_loses_at_most_a_point() -> None:
     """In the mean of two seeds, since one differs from the next by a point."""
     plain, rescaled = (
@@ -146,6 +147,7 @@ def test_a_rescaled_network_loses_at_most_a_point() -> None:
     assert pruned_accuracy(MLPNET_PAIRS, "chita++", 0) < 50  # which trusts the sizes of weights
 
 
+@pytest.mark.slow
 def test_without_labels() -> None:
     """The images alone are as good as with their labels, and much better than magnitude."""
     found = {}

@@ -75,6 +75,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chita-bso", "chita-cd", "chita++"])
 @pytest.mark.parametrize("form", FORMS)
 def test_dead_weights_go_first(method: str, form: str) -> None:
@@ -232,6 +233,7 @@ def same_network(rank: int) -> dict[str, Any]:
     return all_runs(rank)
 
 
+@pytest.mark.slow
 def test_a_dead_column_is_dead_on_all_ranks() -> None:
     """The layers are cut between the ranks, the unused one among them."""
     torch.set_num_threads(1)

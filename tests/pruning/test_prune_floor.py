@@ -60,6 +60,7 @@ def check_search(result: PruneResult, stages: int) -> None:
     assert result.last is not None and result.last.sparsity == accepted[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [0.02, 0.3])
 def test_the_sparsest_network_within_a_loss(most: float) -> None:
     """By one standard error, on samples that choose nothing."""

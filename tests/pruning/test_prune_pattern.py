@@ -63,6 +63,7 @@ def prune(model: nn.Module, batches: Pairs, **arguments: Any) -> PruneResult:
     return chita.prune(model, batches, **{**defaults, **arguments})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [m for m in METHODS_WITH_PATTERNS if m != "l-obs"])
 @pytest.mark.parametrize("block_size", [None, 50])
 def test_exactly_n_of_every_m(method: str, block_size: int | None) -> None:

@@ -23,6 +23,8 @@ from tests.support.pruning import numbers, seeded
 
 transformers = pytest.importorskip("transformers")
 
+pytestmark = pytest.mark.slow
+
 SIZES = {
     "vocab_size": 40,
     "hidden_size": 16,

@@ -32,7 +32,7 @@ def unfinished(folder: Path, **keywords: Any) -> None:
 def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
     unfinished(tmp_path)
     with pytest.raises(
-        ChitaError, match=naming("stage 2 of 5", re.compile("resume"), StageFile.file)
+        ChitaError, match=naming("stage 2", 5, re.compile("resume"), StageFile.file)
     ):
         prune(tiny(), [points(24)], tmp_path)
     assert StageFile.done(tmp_path) == (2, STAGES)
@@ -103,7 +103,7 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
             {"short": content[:-1], "empty": b"", "other": b"text" * 50, "older": older}[damage]
         )
     before = path.read_bytes()
-    with pytest.raises(ChitaError, match=naming(StageFile.file, "damaged")):
+    with pytest.raises(ChitaError, match=naming(StageFile.file, re.compile("damaged|corrupt"))):
         prune(tiny(), [points(24)], tmp_path, resume=resume)
     assert path.read_bytes() == before
 
@@ -124,5 +124,5 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
         prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
-    assert says(caplog.text, "stage 2 of 5")
+    assert says(caplog.text, "stage 2", 5)
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

@@ -206,6 +206,7 @@ def test_a_search_for_a_floor_may_end_at_any_support(
     assert {work.solves for work in planned} == {SOLVES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("block_size", "room", "slow_disk", "plan"),
     [

@@ -88,6 +88,7 @@ def on_rank(rank: int) -> Any:
         return solutions(ranks)
 
 
+@pytest.mark.slow
 def test_ranks_find_what_one_process_finds() -> None:
     alone = solutions(ALONE)
     for found in on_ranks(4, on_rank):
@@ -110,6 +111,7 @@ def fail(rank: int, how: str) -> None:
             ranks.sum(torch.ones(1))
 
 
+@pytest.mark.slow
 def test_a_rank_that_throws_ends_the_others_with_its_error() -> None:
     first, second = on_ranks(2, fail, "throws")
     assert isinstance(second, ValueError)
@@ -117,6 +119,7 @@ def test_a_rank_that_throws_ends_the_others_with_its_error() -> None:
     assert says(str(first), "rank 1", "ValueError: the disk is full")
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_ends_the_others() -> None:
     first, second = on_ranks(2, fail, "dies")
     assert second == 9

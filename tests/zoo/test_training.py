@@ -10,6 +10,8 @@ from chita.model.accuracy import accuracy
 from chita.zoo.training import Recipe, initialise, train
 from tests.support.messages import naming
 
+pytestmark = pytest.mark.slow
+
 SHORT = Recipe(epochs=1, learning_rate=0.05)
 
 

@@ -13,16 +13,14 @@ from rich.console import Console
 from rich.progress import track
 
 from chita import zoo
-from chita.cli.launch import resumable
+from chita.cli.launch import open_with_data, resumable
 from chita.cli.options import read_options, with_prune_options
-from chita.cli.trained import (
+from chita.cli.shared_options import (
     AsJson,
     DataName,
     Device,
     NetworkName,
-    Trained,
     ValSplit,
-    open_trained,
 )
 from chita.data import Batches
 from chita.errors import ChitaError
@@ -36,10 +34,11 @@ from chita.pruning.option_text import read_shares
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import StageFile
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.page.render import write_page
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.zoo import Network
+from chita.zoo.trained import Trained
 
 SPARSITY = 0.9  # by default
 
@@ -91,7 +90,7 @@ def prune_command(
         # With a budget, the log shows where A is stored.
         logging.getLogger("chita.solver.matrix.plan").setLevel(logging.INFO)
     with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
-        trained = open_trained(
+        trained = open_with_data(
             known,
             checkpoint,
             data_name,
@@ -121,9 +120,9 @@ def prune_command(
         }
         if out is not None:
             _write(out, result, given, record, page=report)
-    say(layer_table(result), counts_table(result.counts), summary_table(record))
+    show(layer_table(result), counts_table(result.counts), summary_table(record))
     if as_json:
-        say_json(record)
+        show_json(record)
 
 
 def _reestimate(trained: Trained) -> None:

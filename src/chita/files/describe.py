@@ -17,15 +17,15 @@ from chita.files.packed.read import read_packed
 from chita.files.packed.write import find_ties
 from chita.solver.constraints.pattern import LARGEST_M
 
-_FULL = 0.99  # of the places that a pattern leaves: some of the weights may be zero by chance
+_FULL = 0.99  # least share of a pattern's places with non-zeros; a few may be zero by chance
 
 
 def find_pattern(tensor: Tensor) -> str:
-    """ "dense" without zeros, "N:M" if no M weights in a row keep more than N, or "unstructured".
+    """Return "dense" without zeros, "N:M" if M adjacent weights keep at most N, or "unstructured".
 
-    Weights are in a row along the input of a layer, as hardware reads them: over the second
-    dimension of a matrix (or the first, where layers hold it transposed), and over the kernel and
-    then the input channels of a convolution, channels innermost. The smallest M that fits counts.
+    Weights are adjacent along the input of a layer, as hardware reads them: over the second
+    dimension of a matrix (or the first, if a layer stores it transposed), and over the kernel and
+    then the input channels of a convolution, channels innermost. M is the smallest that fits.
     """
     kept = tensor != 0
     if bool(kept.all()):
@@ -38,7 +38,7 @@ def find_pattern(tensor: Tensor) -> str:
 
 
 def _along_inputs(kept: Tensor) -> Iterator[Tensor]:
-    """Views of shape (outputs, inputs)."""
+    """Yield views of shape (outputs, inputs)."""
     if kept.dim() == 2:
         yield kept
         if not _whole_outputs(kept):
@@ -48,17 +48,17 @@ def _along_inputs(kept: Tensor) -> Iterator[Tensor]:
 
 
 def _whole_outputs(kept: Tensor) -> bool:
-    """Whether all zeros are in outputs that are dead: read transposed, 4 of 8 look like 4:8."""
+    """Return whether all zeros are in dead outputs, which look like 4:8 when transposed."""
     alive = int(kept.any(dim=1).sum())
     return int(torch.count_nonzero(kept)) >= _FULL * alive * kept.shape[1]
 
 
 def _kept_of_each(rows: Tensor, m: int) -> int | None:
-    """N, if the rows fall into groups of m with N non-zeros at most, and seldom fewer."""
+    """Return N if almost all groups of m in the rows have N non-zeros, and none more; else None."""
     if rows.shape[1] % m:
         return None
     nonzeros, groups = int(torch.count_nonzero(rows)), rows.numel() // m
-    n = -(-nonzeros // groups)  # no smaller one has room for all
+    n = -(-nonzeros // groups)  # the least N that allows all non-zeros
     if n == 0 or n == m or nonzeros < _FULL * n * groups:
         return None
     most = rows.reshape(-1, m).sum(dim=1).max()
@@ -69,8 +69,8 @@ def _kept_of_each(rows: Tensor, m: int) -> int | None:
 class TensorRow:
     """One tensor of a file.
 
-    `stored_bytes` of a packed tensor are its codes and its share of the values of its type, which
-    are compressed together; a tied tensor has none.
+    `stored_bytes` of a packed tensor is the size of its codes and its share of the values of its
+    type, which are compressed together; it is 0 for a tied tensor.
     """
 
     name: str
@@ -90,7 +90,7 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class FileReport:
-    """A file and its tensors; `dense_bytes` are those of all tensors, without any header."""
+    """A file and its tensors; `dense_bytes` is the size of all tensors without a header."""
 
     packed: bool
     file_bytes: int
@@ -102,13 +102,13 @@ class FileReport:
         return self.file_bytes / self.dense_bytes if self.dense_bytes else 1.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Convert to a dict for JSON."""
         rows = [{**asdict(row), "sparsity": row.sparsity} for row in self.tensors]
         return {**asdict(self), "ratio": self.ratio, "tensors": rows}
 
 
 def describe(path: Path) -> FileReport:
-    """Read a file and say what is in it."""
+    """Read a file and describe its tensors."""
     packed = is_packed(path)
     if packed:
         directory, tensors = read_packed(path)
@@ -143,7 +143,7 @@ def _row(name: str, tensor: Tensor, form: str, stored_bytes: int) -> TensorRow:
 
 
 def _packed_bytes(directory: Directory) -> dict[str, int]:
-    """The bytes of each tensor by name."""
+    """Return the stored bytes of each tensor by name."""
     each = {
         dtype: sum(lengths) / max(directory.values_of(dtype), 1)
         for dtype, lengths in directory.planes.items()

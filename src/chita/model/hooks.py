@@ -1,7 +1,7 @@
 """Hooks: record or change the calls of some modules during forward passes.
 
 `watching` is the one place where chita registers forward hooks for a limited time. `captured` uses
-it to record all that per-sample gradients need of each call.
+it to record the calls whose per-sample gradients are computed.
 """
 
 from __future__ import annotations

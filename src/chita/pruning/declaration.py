@@ -153,6 +153,11 @@ def one_of(names: Collection[str]) -> Check:
     return check
 
 
+def either(words: Collection[str], holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a condition that is true for these words, and for other values if `holds` is."""
+    return lambda value: value in words if isinstance(value, str) else holds(value)
+
+
 def describe_options(declarations: type[Any], heading: str) -> str:
     """Return a section of a docstring that lists the options of a dataclass."""
     entries = [

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from chita.errors import (
     are_patterns,
     are_shares,
+    is_bool,
     is_count,
     is_flag,
     is_natural,
@@ -22,10 +23,10 @@ from chita.errors import (
     is_seed,
     is_share,
 )
-from chita.methods import METHODS, SOLVERS, get_method
+from chita.methods import METHODS, SOLVERS
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.auto.metrics import METRICS
-from chita.pruning.declaration import OPTION, Option, must_be, one_of, option
+from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
 from chita.pruning.option_text import (
     AUTO,
     read_ridge,
@@ -50,16 +51,6 @@ check_loss = must_be(
     (None, *LOSSES).__contains__,
     f"a function of outputs and targets, or one of {list(LOSSES)}",
 )
-
-
-def _is_ridge(value: Any) -> bool:
-    return (isinstance(value, str) and value == AUTO) or is_not_negative(value)
-
-
-def _is_allocation(value: Any) -> bool:
-    return value in RULES if isinstance(value, str) else are_shares(value)
-
-
 _SHARES = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
 
 
@@ -97,7 +88,7 @@ class PruneOptions:
     method: str = option(
         AUTO,
         f"Pruning method, one of {', '.join(METHODS)}.",
-        lambda name, value: get_method(value),
+        one_of(METHODS),
         panel="Method",
         details="'auto' is CHITA++ that chooses what each stage does by the loss on held-out "
         "samples. 'magnitude-uniform' applies magnitude pruning to each layer separately. Of "
@@ -126,7 +117,7 @@ class PruneOptions:
     ridge: float | Literal["auto"] = option(
         "auto",
         "Ridge penalty lambda; 'auto' chooses it by the loss on held-out samples.",
-        must_be(_is_ridge, "'auto' or a finite number of at least 0"),
+        must_be(either((AUTO,), is_not_negative), "'auto' or a finite number of at least 0"),
         panel="Method",
         read=read_ridge,
     )
@@ -238,7 +229,7 @@ class PruneOptions:
         False,
         "Fail if the pattern does not divide a weight; by default such a weight stays dense, "
         "with a warning.",
-        must_be(lambda value: isinstance(value, bool), "True or False"),
+        must_be(is_bool, "True or False"),
         panel="Goal",
     )
     include: Sequence[str] | str | None = option(
@@ -263,7 +254,7 @@ class PruneOptions:
         GLOBAL,
         "How the zeros are shared among the layers: global (the method decides), uniform (the "
         "same sparsity in each) or erk (small layers are denser).",
-        must_be(_is_allocation, f"one of {list(RULES)}, or {_SHARES}"),
+        must_be(either(RULES, are_shares), f"one of {list(RULES)}, or {_SHARES}"),
         panel="Layers",
         details="Also a dict of glob patterns of parameter names to sparsities: the last "
         "pattern that matches a layer counts, and the other layers share the remaining zeros. "

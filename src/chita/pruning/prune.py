@@ -82,4 +82,4 @@ def prune(
         return run.all_stages(progress)
 
 
-prune.__doc__ = add_options(prune.__doc__, PruneConfig, "Options")
+prune.__doc__ = add_options(prune.__doc__, PruneConfig, "Keyword Args")

@@ -103,5 +103,5 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
     """A pickle under the right name is no packed file."""
     path = tmp_path / "file.safetensors"
     torch.save(small_state(), path)
-    with pytest.raises(ChitaError, match=naming("file.safetensors", "safetensors file")):
+    with pytest.raises(ChitaError, match=naming("file.safetensors", "safetensors")):
         read_packed(path)

@@ -12,6 +12,8 @@ from chita.paper.robustness.specimens import find_specimens
 from tests.paper.small import embedded, read_csv
 from tests.support.messages import says
 
+pytestmark = pytest.mark.slow
+
 
 def record(
     contender: str,

@@ -10,6 +10,8 @@ from chita.paper.scale.benchmark import Scale
 from tests.paper.small import embedded, read_csv
 from tests.support.messages import says
 
+pytestmark = pytest.mark.slow
+
 HUGE = 10**12  # weights that fit nowhere
 SMALL = Scale(
     network="mlpnet",

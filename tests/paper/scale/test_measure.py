@@ -13,6 +13,8 @@ from chita.paper.scale.measure import RUNS, best_time, measure
 from chita.solver.ranks import ALONE
 from tests.support.messages import naming
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 OVERHEAD = 60 << 20  # bytes that libraries take for themselves
 

@@ -20,7 +20,7 @@ def test_a_small_steep_layer_is_kept_dense_and_named_with_its_figures() -> None:
     assert advice.before == pytest.approx(3.01)
     # 900 zeros among 990 weights: 0.90909 is 0.1136 of the way from 0.9 to 0.98
     assert advice.after == pytest.approx(0.01 + (900 / 990 - 0.9) / 0.08 * 0.09)
-    assert says(str(advice), "a", "1.0%", "100%", "90%", "(3 of 3.01)", "--at-most 'a=0'")
+    assert says(str(advice), "a", "1.0%", "100%", "90%", 3, 3.01, "--at-most 'a=0'")
 
 
 def test_a_layer_that_bears_half_is_limited_to_that() -> None:

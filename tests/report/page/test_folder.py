@@ -41,14 +41,14 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
         ({"result.json": '{"stages": ['}, naming("result.json", "JSON")),
         ({"result.json": "\x80"}, naming("result.json", "JSON")),
         ({"result.json": "[]"}, naming("result.json", "prune", "gradual")),
-        ({"result.json": '{"stages": 3}'}, naming("result.json", "stages", "list")),
-        ({"result.json": '{"epochs": [1]}'}, naming("result.json", "epochs", "list")),
+        ({"result.json": '{"stages": 3}'}, naming("result.json", "stages")),
+        ({"result.json": '{"epochs": [1]}'}, naming("result.json", "epochs")),
         ({"table1.json": "{"}, naming("table1.json", "JSON")),
-        ({"table1.json": '{"benchmark": "table1"}'}, naming("table1.json", "rows", "list")),
+        ({"table1.json": '{"benchmark": "table1"}'}, naming("table1.json", "rows")),
         ({"result.json": '{"stages": []}', "config.yaml": "a: ["}, naming("config.yaml", "YAML")),
         (
             {"result.json": '{"stages": []}', "config.yaml": "- a"},
-            naming("config.yaml", "settings"),
+            naming("config.yaml", without="YAML"),
         ),
     ],
 )

@@ -9,26 +9,27 @@ from chita.solver.matrix.gradient_matrix import add_lower_gram
 
 
 def times(v: Tensor, matrices: Tensor) -> Tensor:
-    """v^T M for each of a batch, (b, i) and (b, i, j) to (b, j).
+    """Return v^T M for each of a batch, (b, i) and (b, i, j) to (b, j).
 
-    On a CPU a batch of rows times matrices is many times faster than of matrices times columns.
+    On a CPU, a batch of row-matrix products is much faster than one of matrix-column products.
     """
     return (v[:, None] @ matrices)[:, 0]
 
 
 def lower_gram(x: Tensor) -> Tensor:
-    """The lower triangle of x^T x, (b, i, j) to (b, j, j); the upper one means nothing."""
+    """Return the lower triangle of x^T x, (b, i, j) to (b, j, j); the upper one is undefined."""
     product = x.new_zeros(len(x), x.shape[2], x.shape[2])
     add_lower_gram(product, x)
     return product
 
 
 def largest(x: Tensor, count: int) -> Tensor:
-    """The places of the `count` largest of each row, (b, B) to (b, count), the largest first.
+    """Return the indices of the `count` largest entries of each row, (b, B) to (b, count).
 
-    Among equals the lowest places win and come first, on every device and every run.
+    The largest comes first. Of equal entries the lowest indices win and come first, on every device
+    and in every run.
     """
-    x = x.masked_fill(x.isnan(), -torch.inf)  # what overflowed is not chosen, and told by Q
+    x = x.masked_fill(x.isnan(), -torch.inf)  # an overflow is not chosen, and shows in Q
     smallest = x.topk(count, sorted=False).values.amin(1, keepdim=True)
     above, equal = x > smallest, x == smallest
     left = count - above.sum(1, keepdim=True)

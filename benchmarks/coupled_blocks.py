@@ -1,4 +1,4 @@
-"""Blocks apart (algorithm 6) against blocks that talk, on the A of a trained network.
+"""Independent blocks (algorithm 6) against coupled blocks, on the A of a trained network.
 
 All solve the same problem, and Q is the global objective. As ratios: Q to that of P_k(w0), and the
 time to that of blocks apart. Beside them, the same problem without blocks, and the safe scaling:
@@ -7,7 +7,8 @@ cannot overshoot,
 
     Q(w + e) <= Q(w) + sum_B (A_B^T rho + mu d_B) . e_B + b/2 |A_B e_B|^2 + mu/2 |e_B|^2.
 
-    python benchmarks/talking.py --checkpoints FOLDER [--network resnet20] [--n 500] [--batch 1]
+    python benchmarks/coupled_blocks.py --checkpoints FOLDER [--network resnet20] [--n 500]
+        [--batch 1]
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ ITERATIONS = 5  # of IHT, as in CHITA-BSO
 
 def main() -> None:
     """Measure and print."""
-    parser = ArgumentParser(description="Blocks apart against blocks that talk.")
+    parser = ArgumentParser(description="Independent blocks against coupled blocks.")
     parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the networks")
     parser.add_argument("--network", default="resnet20")
     parser.add_argument("--device", default="cpu")
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=2000)
     parser.add_argument("--sparsity", type=float, default=0.9)
     given = parser.parse_args()
-    device, out = torch.device(given.device), Path(gettempdir()) / "chita-talking"
+    device, out = torch.device(given.device), Path(gettempdir()) / "chita-coupled"
     out.mkdir(exist_ok=True)
     subject = find_subjects(given.checkpoints, device=device, out=out)[given.network]
     stream = SampleStream(subject.calibration(0))
@@ -88,8 +89,8 @@ def forms(problem: Problem, k: int, layout: Layout) -> dict[str, Callable[[], It
     return {
         "apart": bso,
         "scaled": lambda: safe_scaling(problem, k, layout),
-        "talking, 1 sweep": lambda: bso(1),
-        "talking, 3 sweeps": lambda: bso(3),
+        "coupled, 1 sweep": lambda: bso(1),
+        "coupled, 3 sweeps": lambda: bso(3),
         "no blocks": lambda: bso(layout=Layout(layout.layers)),
         "P_k(w0)": lambda: problem.start(k),
     }
