@@ -11,7 +11,7 @@ from torch import Tensor
 
 import chita
 from chita.model.layers import Axes
-from chita.pruning.auto.metrics import METRICS, Shape, metric_scale
+from chita.pruning.metrics import METRICS, Shape, metric_scale
 from chita.pruning.stage_problem import Formulation, Posed
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
