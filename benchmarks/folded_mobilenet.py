@@ -28,8 +28,8 @@ from chita import data, zoo
 from chita.files.checkpoint import load_checkpoint
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
-from chita.pruning.auto.metrics import Shape, lamp
 from chita.pruning.config import kept_weights
+from chita.pruning.metrics import Shape, lamp
 from chita.solver.constraints.constraint import keep, top_k
 
 NETWORK = zoo.get("mobilenetv1-folded")

@@ -25,8 +25,8 @@ from chita.errors import (
 )
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
-from chita.pruning.auto.metrics import METRICS
 from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
+from chita.pruning.metrics import METRICS
 from chita.pruning.option_text import (
     AUTO,
     read_ridge,

@@ -18,12 +18,12 @@ from chita.errors import ChitaError
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
 from chita.pruning.agreement import agreed_ranks
-from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
+from chita.pruning.metrics import Shape
 from chita.pruning.policy import policy_for
 from chita.pruning.repair import dense_means, repair
 from chita.pruning.result import PruneResult
