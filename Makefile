@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check format clean
+.PHONY: demo test quick check docs format clean
 
 # The stamp makes every target reinstall when the dependencies change, and only then.
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -19,14 +19,23 @@ demo: $(VENV)/installed
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
 
+# While working: all tests but the slow ones, in less than two minutes.
+quick: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto -m "not slow"
+
 check: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+# The variable turns off a banner of mkdocs-material, by its own switch.
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis

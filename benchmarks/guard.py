@@ -21,7 +21,7 @@ from torch import nn
 
 from chita import data, prune, zoo
 from chita.files.checkpoint import load_checkpoint
-from chita.model.modes import evaluating
+from chita.model.forward import evaluating
 from chita.paper.networks import CHECKPOINTS
 
 MOST = 0.5  # of a stage's time may go to the guard

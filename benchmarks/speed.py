@@ -22,9 +22,10 @@ import torch
 from torch import nn
 
 import chita
-from chita.cli.source import open_source
+from chita import zoo
 from chita.deploy.fast.accelerate import DENSE
 from chita.deploy.speed import LAYER_BY_LAYER, compare
+from chita.zoo.trained import open_trained
 from chita.zoo.training import initialise
 
 SPARSITIES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
@@ -42,7 +43,7 @@ def main() -> None:
     print(f"threads: {torch.get_num_threads()}, load averages at the start: {load}")
     found = []
     for name, model, shape in (
-        ("MLPNet", open_source("mlpnet", None)[1], (1, 28, 28)),
+        ("MLPNet", open_trained(zoo.get("mlpnet")).build().eval(), (1, 28, 28)),
         ("784-1024-1024-10", perceptron(), (784,)),
     ):
         for batch in arguments.batch:

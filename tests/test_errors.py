@@ -11,6 +11,7 @@ import pytest
 
 from chita import ChitaError
 from chita import errors as may
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize(
@@ -33,5 +34,5 @@ def test_what_holds(holds: Callable[[Any], bool], good: list[Any], bad: list[Any
 
 def test_a_refusal_says_what_was_given_and_what_would_do() -> None:
     may.require("stages", 3, may.is_count, "an integer")
-    with pytest.raises(ChitaError, match=r"stages must be an integer of at least 1, got 0$"):
+    with pytest.raises(ChitaError, match=naming("stages", "an integer of at least 1", 0)):
         may.require("stages", 0, may.is_count, "an integer of at least 1")

@@ -1,10 +1,12 @@
 """chita: prune trained neural networks by combinatorial optimisation."""
 
+from chita.curvature.per_sample import register_gradient_rule
 from chita.deploy.fast import Accelerated, accelerate
 from chita.deploy.onnx_file import export_onnx
 from chita.errors import ChitaError
 from chita.files.packed import load, save
 from chita.methods.registry import Method, register_method
+from chita.model.layers import LayerKind, register_layer
 from chita.model.weights import apply_masks
 from chita.pruning.config import PruneConfig
 from chita.pruning.prune import prune
@@ -17,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Accelerated",
     "ChitaError",
+    "LayerKind",
     "Method",
     "Options",
     "PruneConfig",
@@ -28,6 +31,8 @@ __all__ = [
     "export_onnx",
     "load",
     "prune",
+    "register_gradient_rule",
+    "register_layer",
     "register_method",
     "save",
     "sensitivity",

@@ -47,6 +47,10 @@ def is_count(value: Any) -> bool:
     return is_natural(value) and value >= 1
 
 
+def is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
 def is_flag(value: Any) -> bool:
     """None leaves the choice open."""
     return value is None or isinstance(value, bool)

@@ -16,8 +16,10 @@ import chita
 from chita.cli import app as cli
 from chita.cli.app import app, main
 from chita.errors import ChitaError
+from tests.support.messages import naming, says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", [None, "network.safetensors"])
 def test_train_writes_a_checkpoint_that_prune_takes(
     out: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -28,7 +30,7 @@ def test_train_writes_a_checkpoint_that_prune_takes(
     arguments += ["--out", out] if out else []
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    assert "written to" in done.stdout and target.name in done.stdout
+    assert target.name in done.stdout
     pruned = CliRunner().invoke(
         app,
         ["prune", "mlpnet", "--checkpoint", str(target), "--data", "mnist-slice", "--json",
@@ -66,12 +68,13 @@ def test_ctrl_c_again_and_again_shows_no_traceback(monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["chita", "--version"])
-    monkeypatch.setattr(cli, "say", interrupted)
+    monkeypatch.setattr(cli, "show", interrupted)
     with pytest.raises(SystemExit, match="130"):
         main()
     assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
 
 
+@pytest.mark.slow
 def test_module_reports_errors_in_one_line() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "chita", "prune", "lenet"],
@@ -82,8 +85,8 @@ def test_module_reports_errors_in_one_line() -> None:
     )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.startswith("error: network 'lenet' is unknown")
-    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.splitlines()
+    assert says(line, "error", "lenet", "mlpnet")
 
 
 def test_version() -> None:
@@ -93,14 +96,20 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["data", "get", "svhn"], "svhn"),
-        (["train", "mlpnet", "--data", "cifar10"], "takes --data mnist or mnist-slice"),
-        (["train", "mlpnet", "--out", "weights.pt"], "must end in .safetensors"),
-        (["train", "mlpnet", "--out", "nowhere/weights.safetensors"], "no folder nowhere to write"),
+        (
+            ["train", "mlpnet", "--data", "cifar10"],
+            naming("--data", "mnist", "mnist-slice", "cifar10"),
+        ),
+        (["train", "mlpnet", "--out", "weights.pt"], naming(".safetensors", "weights.pt")),
+        (
+            ["train", "mlpnet", "--out", "nowhere/weights.safetensors"],
+            naming("nowhere", "weights.safetensors"),
+        ),
     ],
 )
-def test_wrong_arguments_are_named(arguments: list[str], says: str) -> None:
-    with pytest.raises(ChitaError, match=says):
+def test_wrong_arguments_are_named(arguments: list[str], message: str) -> None:
+    with pytest.raises(ChitaError, match=message):
         CliRunner().invoke(app, arguments, catch_exceptions=False)

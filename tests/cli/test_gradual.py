@@ -12,15 +12,15 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from chita import apply_masks, zoo
 from chita.cli import gradual as command
-from chita.cli.app import app
 from chita.data import Batches, load
 from chita.errors import ChitaError
 from chita.gradual.epoch_file import EpochFile
 from chita.model.accuracy import accuracy
+from tests.support.command import invoke
+from tests.support.messages import naming, says
 
 RECIPE = """
 epochs: 4
@@ -41,16 +41,12 @@ def recipe(tmp_path: Path) -> Path:
 
 def gradual(*arguments: str | Path) -> dict[str, Any]:
     """The JSON that `chita gradual` ends with."""
-    done = CliRunner().invoke(
-        app,
-        ["gradual", "mlpnet", "--device", "cpu", "--json", *map(str, arguments)],
-        catch_exceptions=False,
-    )
-    assert done.exit_code == 0, done.output
-    record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    said = invoke("gradual", "mlpnet", "--device", "cpu", "--json", *arguments)
+    record: dict[str, Any] = json.loads(said.splitlines()[-1])
     return record
 
 
+@pytest.mark.slow
 def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     record = gradual("--recipe", recipe, "--sparsity", "0.95", "--seed", "2", "--out", out)
@@ -75,17 +71,20 @@ def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_p
     assert record["dense_accuracy"] > 96 and record["accuracy"] > 92
 
 
+@pytest.mark.slow
 def test_epochs_in_the_place_of_the_recipes(recipe: Path) -> None:
     record = gradual("--recipe", recipe, "--epochs", "2", "--method", "global-magnitude")
     assert [(row["epoch"], row["pruned"]) for row in record["epochs"]] == [(1, True), (2, True)]
 
 
+@pytest.mark.slow
 def test_from_scratch_needs_no_checkpoint(recipe: Path) -> None:
     record = gradual("--recipe", recipe, "--method", "rigl")
     assert record["dense_accuracy"] is None
     assert record["accuracy"] > 80
 
 
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
     recipe: Path,
     tmp_path: Path,
@@ -98,45 +97,49 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
     monkeypatch.setattr(command, "draw_history", missing)
     with caplog.at_level(logging.WARNING):
         gradual("--recipe", recipe, "--method", "global-magnitude", "--out", tmp_path / "run")
-    assert "history.png is not drawn: figures need matplotlib" in caplog.text
+    assert says(caplog.text, "history.png", "matplotlib")
     assert (tmp_path / "run/history.csv").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["mlpnet", "--method", "none"], "method must be one of chita-bso"),
-        (["mlpnet", "--method", "dnw", "--checkpoint", "a.pt"], "leave out --checkpoint a.pt"),
-        (["mlpnet", "--sparsity", "1"], "sparsities must be"),
-        (["mlpnet", "--epochs", "3"], "epochs=3 are too few for pruning_steps=7"),
-        (["mlpnet", "--resume"], "--resume needs --out DIR"),
-        (["resnet20"], "no trained resnet20 ships with chita: give --checkpoint FILE"),
-        (["mobilenetv1-folded"], "give --recipe FILE"),
-        (["mlpnet", "--recipe", "none.yaml"], "cannot read the recipe none.yaml"),
+        (["mlpnet", "--method", "none"], naming("method", "chita-bso", "none")),
+        (
+            ["mlpnet", "--method", "dnw", "--checkpoint", "a.pt"],
+            naming("dnw", "--checkpoint", "a.pt"),
+        ),
+        (["mlpnet", "--sparsity", "1"], naming("sparsities", 1.0)),
+        (["mlpnet", "--epochs", "3"], naming("epochs=3", "pruning_steps=7")),
+        (["mlpnet", "--resume"], naming("--resume", "--out")),
+        (["resnet20"], naming("resnet20", "--checkpoint")),
+        (["mobilenetv1-folded"], naming("mobilenetv1-folded", "--recipe")),
+        (["mlpnet", "--recipe", "none.yaml"], naming("recipe", "none.yaml")),
     ],
 )
 def test_what_is_wrong_is_told_before_the_work(arguments: list[str], message: str) -> None:
     with pytest.raises(ChitaError, match=message):
-        CliRunner().invoke(app, ["gradual", *arguments], catch_exceptions=False)
+        invoke("gradual", *arguments)
 
 
+@pytest.mark.slow
 def test_torchrun(recipe: Path, tmp_path: Path) -> None:
     """Two ranks, which share each batch, end with one network, and one of them speaks."""
     run = subprocess.run(
         [
             sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
             "-m", "chita", "gradual", "mlpnet", "--device", "cpu", "--recipe", str(recipe),
-            "--json", "--out", str(tmp_path / "run"),
+            "--epochs", "2", "--json", "--out", str(tmp_path / "run"),
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     (line,) = (line for line in run.stdout.splitlines() if line.startswith("{"))
     record = json.loads(line)
-    alone = gradual("--recipe", recipe)
+    alone = gradual("--recipe", recipe, "--epochs", "2")
     assert record["nonzeros"] == alone["nonzeros"] == 3235
     assert abs(record["accuracy"] - alone["accuracy"]) < 1
     assert record["dense_accuracy"] == alone["dense_accuracy"]
@@ -145,6 +148,7 @@ def test_torchrun(recipe: Path, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = subprocess.Popen(
@@ -166,5 +170,4 @@ def test_ctrl_c_says_how_to_go_on(recipe: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, stderr
     done = EpochFile.done(out)
     assert done is not None and 1 <= done[0] < 1000
-    expected = f"interrupted after epoch {done[0]} of 1000; go on with --resume"
-    assert stderr.splitlines()[-1] == expected
+    assert says(stderr.splitlines()[-1], f"epoch {done[0]}", 1000, "--resume")

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
 
 from chita import ChitaError, zoo
-from chita.cli.app import app
 from chita.data import Preprocessing, RandomResizedCrop
 from chita.files.checkpoint import save_checkpoint
 from chita.zoo.training import initialise
 from tests.data.pictures import save_classes
+from tests.support.command import invoke
+from tests.support.messages import naming, says
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +29,6 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setitem(zoo.NETWORKS, name, small)
 
 
-def run(*arguments: str | Path) -> str:
-    done = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
-
-
 def untrained(name: str, folder: Path) -> Path:
     model = zoo.get(name).build()
     initialise(model, torch.Generator().manual_seed(0))
@@ -42,12 +36,13 @@ def untrained(name: str, folder: Path) -> Path:
     return folder / f"{name}.safetensors"
 
 
+@pytest.mark.slow
 def test_prune_over_train_and_val(tmp_path: Path) -> None:
     name = "mobilenetv1-folded"
     for part in ("train", "val"):
         save_classes(tmp_path / "pictures" / part, classes=3, each=4)
     record: dict[str, Any] = json.loads(
-        run(
+        invoke(
             "prune", name, "--checkpoint", untrained(name, tmp_path),
             "--data", f"imagefolder:{tmp_path / 'pictures'}", "--sparsity", "0.8",
             "--method", "chita-bso", "--samples", "4", "--batch", "2", "--ridge", "0.01",
@@ -63,10 +58,11 @@ def test_prune_over_train_and_val(tmp_path: Path) -> None:
     assert zeros == 4_209_088 - record["nonzeros"] == pytest.approx(0.8 * 4_209_088, abs=1)
 
 
+@pytest.mark.slow
 def test_prune_over_one_folder_that_is_split(tmp_path: Path) -> None:
     save_classes(tmp_path / "pictures", classes=2, each=4)
     record: dict[str, Any] = json.loads(
-        run(
+        invoke(
             "prune", "mobilenetv1", "--checkpoint", untrained("mobilenetv1", tmp_path),
             "--data", f"imagefolder:{tmp_path / 'pictures'}", "--val-split", "0.25",
             "--method", "magnitude", "--reestimate-bn", "--json",
@@ -79,29 +75,38 @@ def test_prune_over_one_folder_that_is_split(tmp_path: Path) -> None:
 
 def test_train_with_random_crops(tmp_path: Path) -> None:
     save_classes(tmp_path / "pictures", classes=2, each=4)
-    said = run(
+    said = invoke(
         "train", "mobilenetv1", "--data", f"imagefolder:{tmp_path / 'pictures'}",
         "--val-split", "0.25", "--epochs", "1", "--out", tmp_path / "new.safetensors",
     )  # fmt: skip
-    assert "of the test set" in said
+    assert says(said, str(tmp_path / "new.safetensors"))
     assert load_file(tmp_path / "new.safetensors")["stem.bn.num_batches_tracked"] == 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
-        (["prune", "resnet50"], "give --data imagefolder:DIR, got none"),
-        (["prune", "resnet50", "--data", "mnist"], "give --data imagefolder:DIR, got mnist"),
-        (["train", "mobilenetv1"], "give --data imagefolder:DIR"),
-        (["prune", "resnet50", "--data", "imagefolder:x"], "give --checkpoint FILE"),
-        (["prune", "resnet20", "--data", "imagefolder:x"], "resnet20 takes --data cifar10"),
-        (["prune", "mlpnet", "--val-split", "0.1"], "--val-split is for --data imagefolder:DIR"),
-        (["train", "mobilenetv1", "--data", "imagefolder:nowhere"], "nowhere does not exist"),
+        (["prune", "resnet50"], naming("resnet50", "--data", "imagefolder:DIR", "none")),
+        (
+            ["prune", "resnet50", "--data", "mnist"],
+            naming("resnet50", "--data", "imagefolder:DIR", "mnist"),
+        ),
+        (["train", "mobilenetv1"], naming("mobilenetv1", "--data", "imagefolder:DIR")),
+        (["prune", "resnet50", "--data", "imagefolder:x"], naming("resnet50", "--checkpoint")),
+        (
+            ["prune", "resnet20", "--data", "imagefolder:x"],
+            naming("resnet20", "--data", "cifar10", "imagefolder:x"),
+        ),
+        (
+            ["prune", "mlpnet", "--val-split", "0.1"],
+            naming("--val-split", "--data", "imagefolder:DIR", 0.1),
+        ),
+        (["train", "mobilenetv1", "--data", "imagefolder:nowhere"], naming("nowhere")),
     ],
 )
 def test_wrong_arguments_are_named(
-    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ChitaError, match=says):
-        run(*arguments)
+    with pytest.raises(ChitaError, match=message):
+        invoke(*arguments)

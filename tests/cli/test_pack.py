@@ -3,20 +3,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import chita
 from chita import ChitaError
-from chita.cli.app import app
 from chita.files.checkpoint import load_checkpoint, save_checkpoint
 from chita.zoo import MLPNet
 from tests.files.packed.states import same_bits, small_state, sparse
-
-
-def run(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+from tests.support.command import invoke
+from tests.support.messages import naming, says
 
 
 @pytest.mark.parametrize("name", ["file.safetensors", "file.pt", "folder"])
@@ -30,9 +24,9 @@ def test_pack_and_unpack(tmp_path: Path, name: str) -> None:
     else:
         save_checkpoint(state, source)
     packed, dense = tmp_path / "packed.safetensors", tmp_path / "dense.safetensors"
-    assert "packed.safetensors" in run("pack", source, packed)
+    assert "packed.safetensors" in invoke("pack", source, packed)
     assert same_bits(chita.load(packed), state)
-    assert "6 tensors" in run("unpack", packed, dense)
+    assert says(invoke("unpack", packed, dense), "6 tensors")
     save_checkpoint(state, tmp_path / "wanted.safetensors")
     assert dense.read_bytes() == (tmp_path / "wanted.safetensors").read_bytes()
 
@@ -41,21 +35,21 @@ def test_a_file_packed_in_place_is_compared_with_what_it_was(tmp_path: Path) -> 
     file = tmp_path / "file.safetensors"
     save_checkpoint({"weight": sparse((50, 40), 0.05)}, file)
     before = file.stat().st_size
-    said = run("pack", file, file)
+    said = invoke("pack", file, file)
     after = file.stat().st_size
     assert after < before / 4
-    assert f"{after:,} bytes, {after / before:.4f} of the {before:,} of" in said
+    assert says(" ".join(said.split()), f"{after:,}", f"{after / before:.4f}", f"{before:,}")
 
 
 def test_inspect(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
     chita.save(small_state() | {"[bold]": sparse((4, 4), 0.5)}, path)
-    text = run("inspect", path)
-    assert "[bold]" in text and "40x50" in text and "deltas" in text and "packed:" in text
-    report = json.loads(run("inspect", path, "--json"))
+    text = invoke("inspect", path)
+    assert says(text, "[bold]", "40x50", "deltas", "packed")
+    report = json.loads(invoke("inspect", path, "--json"))
     assert report["packed"] and len(report["tensors"]) == 7
-    run("unpack", path, path)
-    assert "plain:" in run("inspect", path)
+    invoke("unpack", path, path)
+    assert says(invoke("inspect", path), "plain")
 
 
 def test_a_packed_file_is_a_checkpoint(tmp_path: Path) -> None:
@@ -69,18 +63,18 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     plain = tmp_path / "plain.safetensors"
     save_checkpoint(small_state(), plain)
     for arguments, match in (
-        (("pack", plain, tmp_path / "out.bin"), "the file to write must end in .safetensors"),
-        (("pack", plain, tmp_path), "the file to write must end in"),
+        (("pack", plain, tmp_path / "out.bin"), naming(".safetensors", "out.bin")),
+        (("pack", plain, tmp_path), naming(".safetensors", str(tmp_path))),
         (
             ("pack", plain, tmp_path / "new/a.safetensors"),
-            "there is no folder .*new to write a.safetensors",
+            naming(str(tmp_path / "new"), "a.safetensors"),
         ),
-        (("pack", tmp_path / "absent", plain), "cannot read"),
-        (("unpack", plain, plain), "it is no packed file"),
-        (("inspect", tmp_path / "absent"), "cannot read"),
+        (("pack", tmp_path / "absent", plain), naming(str(tmp_path / "absent"))),
+        (("unpack", plain, plain), naming("plain.safetensors", "chita pack")),
+        (("inspect", tmp_path / "absent"), naming(str(tmp_path / "absent"))),
     ):
         with pytest.raises(ChitaError, match=match):
-            run(*arguments)
+            invoke(*arguments)
     assert list(tmp_path.iterdir()) == [plain]
 
 
@@ -88,7 +82,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
 def test_the_folder_of_an_interrupted_run_is_known(command: str, tmp_path: Path) -> None:
     (tmp_path / "stage.safetensors").touch()
     out = [tmp_path / "out.safetensors"] if command == "pack" else []
-    with pytest.raises(ChitaError, match=r"unfinished run, with stage\.safetensors .* --resume"):
-        run(command, tmp_path, *out)
+    with pytest.raises(
+        ChitaError, match=naming("stage.safetensors", "model.safetensors", "--resume")
+    ):
+        invoke(command, tmp_path, *out)
     save_checkpoint(small_state(), tmp_path / "model.safetensors")
-    run(command, tmp_path, *out)
+    invoke(command, tmp_path, *out)

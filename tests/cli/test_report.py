@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from typer.testing import CliRunner
 from chita.cli.app import app
 from chita.errors import ChitaError
 from tests.report.page.folders import write_gradual
+from tests.support.messages import naming, says
 
 PRUNE = ["prune", "mlpnet", "--method", "magnitude", "--device", "cpu", "--report"]
 
@@ -21,18 +23,18 @@ def test_the_page_goes_into_the_folder_or_where_it_is_asked_for(tmp_path: Path) 
         )
         assert done.exit_code == 0
         assert str(page) in done.output.replace("\n", "")
-        assert "mlpnet trained sparse by CHITA" in page.read_text()
+        assert says(page.read_text(), "mlpnet", "CHITA")
 
 
 def test_an_unknown_folder_is_an_error_of_the_user(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match="nothing in"):
+    with pytest.raises(ChitaError, match=naming(str(tmp_path), "result.json")):
         CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     write_gradual(tmp_path / "run")
     out = tmp_path / "none/page.html"
-    with pytest.raises(ChitaError, match=r"cannot write .*none/page\.html"):
+    with pytest.raises(ChitaError, match=naming("none/page.html")):
         CliRunner().invoke(
             app, ["report", str(tmp_path / "run"), "--out", str(out)], catch_exceptions=False
         )
@@ -41,9 +43,9 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_prune_ends_with_a_page(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*PRUNE, "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "mlpnet pruned by MP" in (tmp_path / "report.html").read_text()
+    assert says((tmp_path / "report.html").read_text(), re.compile("<title>[^<]*mlpnet[^<]*MP"))
 
 
 def test_prune_needs_a_folder_for_its_page() -> None:
-    with pytest.raises(ChitaError, match=r"--report .* give --out DIR"):
+    with pytest.raises(ChitaError, match=naming("--report", "--out")):
         CliRunner().invoke(app, PRUNE, catch_exceptions=False)

@@ -89,38 +89,36 @@ def test_attention(batch_first: bool) -> None:
         labels(8),
         batch=2,
         include=None,
-        row_by_row="MultiheadAttention does not return one differentiable tensor",
+        row_by_row=("MultiheadAttention",),
     )
 
 
 def test_batch_norm_without_running_statistics() -> None:
     norm = nn.BatchNorm2d(4, track_running_stats=False)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU(), head(4))
-    reason = "differ in a batch of many rows"
+    reason = ("gradients", "1.weight", "batch")
     assert_right(model, normal(12, 3, 5, 5), labels(12), batch=3, row_by_row=reason)
 
 
 def test_samples_mixed_by_hand() -> None:
-    reason = "depend on the others in its batch"
+    reason = ("outputs", "batch")
     assert_right(MixesSamples(), normal(12, 4), labels(12), batch=3, row_by_row=reason)
 
 
 def test_samples_not_in_dimension_0() -> None:
-    reason = "dimension 0 of the tensors of Linear is not the samples"
+    reason = ("dimension 0", "Linear")
     assert_right(SequenceFirst(), normal(12, 3, 4), labels(12), batch=3, row_by_row=reason)
     # Even if by chance the sequence is as long as there are samples in the chunk (all but row 0).
-    assert_right(
-        SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row="in a batch of many rows"
-    )
+    assert_right(SequenceFirst(), normal(12, 11, 4), labels(12), row_by_row=("gradients", "batch"))
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-4])
 def test_a_weight_used_outside_its_module_too(factor: float) -> None:
-    assert_right(Functional(factor), normal(8, 4), labels(8), row_by_row="inner.weight")
+    assert_right(Functional(factor), normal(8, 4), labels(8), row_by_row=("inner.weight",))
 
 
 def test_the_fast_way_raises() -> None:
-    reason = "two samples at most"
+    reason = ("two samples at most",)
     assert_right(FailsOnMany(), normal(8, 4), labels(8), batch=2, row_by_row=reason)
 
 
@@ -142,7 +140,7 @@ def test_an_input_changed_in_place() -> None:
     model = Changes()
     model.inner.weight.requires_grad_(False)
     assert_right(
-        model, normal(8, 4), labels(8), include="inner.bias", row_by_row="changed in place"
+        model, normal(8, 4), labels(8), include="inner.bias", row_by_row=("Linear", "in place")
     )
 
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from chita.curvature.fisher import Gradients, gradient_matrix
 from chita.model.stream import SampleStream
 from chita.model.weights import Patterns, Weights
+from tests.support.messages import says
 
 
 class Messages(logging.Handler):
@@ -66,9 +67,9 @@ def assert_right(
     batch: int = 1,
     loss: Callable[[Any, Any], Tensor] | None = None,
     include: Patterns = "*",
-    row_by_row: str | None = None,
+    row_by_row: tuple[object, ...] = (),
 ) -> Gradients:
-    """A of the float64 model equals brute force, the fast way unless `row_by_row` says why not."""
+    """A of the float64 model equals brute force, the fast way unless the log must name a cause."""
     model.double()
     weights = Weights(model, include=include)
     stream = SampleStream([(inputs, targets)])
@@ -76,11 +77,8 @@ def assert_right(
         found = gradient_matrix(
             model, weights, stream, rows=len(inputs) // batch, batch=batch, loss=loss
         )
-    if row_by_row is None:
-        assert messages.texts == []
-    else:
-        assert len(messages.texts) == 1
-        assert row_by_row in messages.texts[0]
+    assert len(messages.texts) == bool(row_by_row)
+    assert all(says(text, *row_by_row) for text in messages.texts)
     truth, losses = brute_force(
         model.eval(), weights, inputs, targets, batch, loss or functional.cross_entropy
     )

@@ -8,6 +8,7 @@ import pytest
 
 from chita import ChitaError
 from chita.data.archives import check_sha256, gunzip, read_members
+from tests.support.messages import naming
 
 
 def test_sha256(tmp_path: Path) -> None:
@@ -35,7 +36,7 @@ def test_only_named_regular_files_are_read(tmp_path: Path) -> None:
     before = sorted(tmp_path.parent.rglob("*"))
     assert read_members(path, ["package/b"]) == {"package/b": b"package/b"}
     assert sorted(tmp_path.parent.rglob("*")) == before
-    with pytest.raises(ChitaError, match="no regular file package/link"):
+    with pytest.raises(ChitaError, match=naming("archive.tgz", "package/link")):
         read_members(path, ["package/a", "package/link"])
 
 
@@ -48,7 +49,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"not an archive"):
         path.write_bytes(damaged)
-        with pytest.raises(ChitaError, match=r"archive\.tgz"):
+        with pytest.raises(ChitaError, match=naming("archive.tgz")):
             read_members(path, ["a"])
 
 
@@ -57,5 +58,5 @@ def test_gunzip(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"hello"))
     assert gunzip(path) == b"hello"
     path.write_bytes(gzip.compress(b"hello")[:-9])
-    with pytest.raises(ChitaError, match=r"x\.gz"):
+    with pytest.raises(ChitaError, match=naming("x.gz")):
         gunzip(path)

@@ -4,6 +4,7 @@ import torch
 from chita import ChitaError
 from chita.data.dataset import Batches, ImageData
 from chita.data.preprocessing import pad_crop_flip
+from tests.support.messages import naming
 
 
 @pytest.fixture
@@ -78,13 +79,13 @@ def test_limit_takes_the_first_of_the_order(data: ImageData) -> None:
 
 
 def test_bad_arguments(data: ImageData) -> None:
-    with pytest.raises(ChitaError, match="batch_size must be at least 1, got 0"):
+    with pytest.raises(ChitaError, match=naming("batch_size", 0)):
         Batches(data, 0)
-    with pytest.raises(ChitaError, match="limit must be at least 1, got -1"):
+    with pytest.raises(ChitaError, match=naming("limit", -1)):
         Batches(data, 1, limit=-1)
-    with pytest.raises(ChitaError, match="images must be uint8"):
+    with pytest.raises(ChitaError, match=naming("images", "uint8", torch.float32)):
         ImageData(data.images.float(), data.labels, mean=data.mean, std=data.std)
-    with pytest.raises(ChitaError, match=r"at least one, got torch.uint8 of shape \(0, 3, 8, 8\)"):
+    with pytest.raises(ChitaError, match=naming("images", "(0, 3, 8, 8)")):
         ImageData(data.images[:0], data.labels[:0], mean=data.mean, std=data.std)
-    with pytest.raises(ChitaError, match="one for each of the 10 images"):
+    with pytest.raises(ChitaError, match=naming("labels", 10, "(9,)")):
         ImageData(data.images, data.labels[:9], mean=data.mean, std=data.std)

@@ -10,6 +10,7 @@ import torch
 from chita import ChitaError
 from chita.data.decode import SUFFIXES, decode, require_pillow
 from tests.data.pictures import Image, noise, save, save_bomb
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -90,5 +91,5 @@ def test_formats_that_run_programs_are_not_tried(tmp_path: Path) -> None:
 def test_pillow_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     require_pillow("pictures")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ChitaError, match=r"pictures need pillow: pip install 'chita\[images\]'"):
+    with pytest.raises(ChitaError, match=naming("pictures", "pip install 'chita[images]'")):
         require_pillow("pictures")

@@ -6,6 +6,7 @@ import torch
 from chita import ChitaError, data
 from chita.data.idx import write_idx
 from chita.data.sources import MNIST_FILES
+from tests.support.messages import naming
 
 
 def test_loads_the_files_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,5 +26,5 @@ def test_slice_needs_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(ChitaError, match="known are mnist-slice, mnist, cifar10"):
+    with pytest.raises(ChitaError, match=naming("imagenet", "mnist-slice", "mnist", "cifar10")):
         data.load("imagenet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import chita
 from chita.deploy import onnx_file
 from chita.deploy.onnx_file import open_onnx, run_onnx
 from chita.errors import ChitaError
+from tests.support.messages import naming
 from tests.support.pruning import mlpnet
+
+pytestmark = pytest.mark.slow
 
 for package in ("onnx", "onnxscript", "onnxruntime"):
     pytest.importorskip(package)
@@ -56,10 +60,10 @@ def test_half_precision_is_compared_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("example", "path", "message"),
     [
-        ("m.onnx", torch.randn(2, 4), "path must be a str or a Path, got Tensor"),
-        (None, "m.onnx", "example must be a tensor, .* got None"),
-        (torch.randn(2, 4), "m.txt", r"the file to write must end in \.onnx, got m\.txt"),
-        (torch.randn(2, 4), "nowhere/m.onnx", "there is no folder nowhere to write m.onnx to"),
+        ("m.onnx", torch.randn(2, 4), naming("path", "Tensor")),
+        (None, "m.onnx", naming("example", None)),
+        (torch.randn(2, 4), "m.txt", naming(".onnx", "m.txt")),
+        (torch.randn(2, 4), "nowhere/m.onnx", naming("nowhere", "m.onnx")),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -74,7 +78,7 @@ def test_wrong_arguments_are_named(
 def test_a_file_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4))
     monkeypatch.setattr(onnx_file, "onnx_bytes", lambda model, example: other)
-    with pytest.raises(ChitaError, match=r"not written.*differ from the model's by"):
+    with pytest.raises(ChitaError, match=naming("ONNX", re.compile(r"\d\.\de\+00"), "1e-04")):
         chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "off.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -84,25 +88,25 @@ def test_a_model_that_cannot_be_exported(tmp_path: Path) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x if float(x.sum()) > len(str(x)) else -x
 
-    with pytest.raises(ChitaError, match=r"cannot be exported to ONNX: .*data-dependent") as caught:
+    with pytest.raises(ChitaError, match=naming("ONNX", "data-dependent")) as caught:
         chita.export_onnx(Branching(), torch.randn(2, 4), tmp_path / "no.onnx")
     assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
 
 
 def test_what_onnxruntime_cannot_do_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match="onnxruntime cannot open the model on the CPU"):
+    with pytest.raises(ChitaError, match=naming("onnxruntime", "NOT_IMPLEMENTED")):
         chita.export_onnx(
             nn.Linear(4, 3).bfloat16(), torch.randn(2, 4).bfloat16(), tmp_path / "half.onnx"
         )
-    with pytest.raises(ChitaError, match="onnxruntime cannot open"):
+    with pytest.raises(ChitaError, match=naming("onnxruntime", "INVALID_PROTOBUF")):
         open_onnx(b"no such file")
     session = open_onnx(onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4)))
-    with pytest.raises(ChitaError, match="onnxruntime cannot run the model"):
+    with pytest.raises(ChitaError, match=naming("onnxruntime", "INVALID_ARGUMENT")):
         run_onnx(session, torch.randn(2, 5))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ChitaError, match=r"needs onnx: pip install 'chita\[onnx\]'"):
+    with pytest.raises(ChitaError, match=naming("onnx", "pip install 'chita[onnx]'")):
         chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "no.onnx")

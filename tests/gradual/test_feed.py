@@ -9,6 +9,7 @@ from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.solver.ranks import Ranks
+from tests.support.messages import naming
 
 CPU = torch.device("cpu")
 COUNT = 23
@@ -121,9 +122,9 @@ def test_image_files_are_read_batch_by_batch(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(ChitaError, match=r"at most the number of training images, 23, got 24"):
+    with pytest.raises(ChitaError, match=naming("batch_size", 23, 24)):
         feed(24)
-    with pytest.raises(ChitaError, match=r"multiple of the number of ranks, 2, got 3"):
+    with pytest.raises(ChitaError, match=naming("batch_size", "ranks", 2, 3)):
         feed(3, rank=OneOfTwo(0))
 
 

@@ -91,6 +91,7 @@ def test_an_average_of_the_weights_is_masked_on_demand() -> None:
     assert_sparse(pruner, average.module, 0.9)  # from then on it averages zeros
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrap", ["whole", "in place"])
 def test_compiled_models(wrap: str) -> None:
     def trained(wrapped: Callable[[nn.Module], nn.Module]) -> tuple[nn.Module, dict[str, Any]]:

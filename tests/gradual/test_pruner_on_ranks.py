@@ -17,6 +17,8 @@ from chita.model.weights import Weights
 from tests.gradual.loops import CALIBRATION, OPTIMIZERS, assert_sparse, images, network
 from tests.support.gloo import on_ranks
 
+pytestmark = pytest.mark.slow
+
 
 def still(model: nn.Module) -> nn.Module:
     """Without what draws or keeps statistics: one process and many then compute the same."""

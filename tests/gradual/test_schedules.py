@@ -9,6 +9,7 @@ import pytest
 
 from chita.errors import ChitaError
 from chita.gradual.schedules import PruningSchedule, cosine_restarts, linear, one_shot, polynomial
+from tests.support.messages import naming
 
 
 def test_the_papers_schedule() -> None:
@@ -54,15 +55,15 @@ def test_the_rate_falls_before_a_late_first_step() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: polynomial(1.0), r"numbers in \[0, 1\)"),
-        (lambda: polynomial(0.9, steps=0), "steps must be an integer"),
-        (lambda: linear(0.9, every=0), "every must be"),
-        (lambda: polynomial(0.9, begin=-1), "increasing integers from 0 on"),
-        (lambda: PruningSchedule((0, 2), (0.5,)), "2 epochs with 1 sparsities"),
-        (lambda: PruningSchedule((2, 2), (0.5, 0.6)), "increasing integers"),
-        (lambda: PruningSchedule((0, 1), (0.6, 0.5)), "never fall"),
-        (lambda: PruningSchedule((), ()), "never fall"),
-        (lambda: cosine_restarts(0, polynomial(0.9), 72), "total_epochs=72 ends before"),
+        (lambda: polynomial(1.0), naming("sparsities", 1.0)),
+        (lambda: polynomial(0.9, steps=0), naming("steps", 0)),
+        (lambda: linear(0.9, every=0), naming("every", 0)),
+        (lambda: polynomial(0.9, begin=-1), naming("epochs", "-1, 11")),
+        (lambda: PruningSchedule((0, 2), (0.5,)), naming("2 epochs", "1 sparsities")),
+        (lambda: PruningSchedule((2, 2), (0.5, 0.6)), naming("epochs", (2, 2))),
+        (lambda: PruningSchedule((0, 1), (0.6, 0.5)), naming("sparsities", (0.6, 0.5))),
+        (lambda: PruningSchedule((), ()), naming("sparsities", ())),
+        (lambda: cosine_restarts(0, polynomial(0.9), 72), naming("total_epochs=72", "epoch 72")),
     ],
 )
 def test_what_does_not_fit_is_told(make: Any, message: str) -> None:

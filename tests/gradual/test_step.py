@@ -9,6 +9,7 @@ from chita.gradual.sparsifier import Sparsifier
 from chita.gradual.step import CapturedStep, Step, fastest
 from chita.model.weights import Weights
 from tests.gradual.small import small_network, small_splits
+from tests.support.messages import says
 
 BATCH = 20
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -136,6 +137,6 @@ def test_a_step_that_waits_for_the_gpu_is_run_without_a_graph(
     assert fastest(step, images, labels) is step
     for buffer, before in zip(step.model.buffers(), buffers, strict=True):
         assert torch.equal(buffer, before)
-    assert "without a CUDA graph" in caplog.text
+    assert says(caplog.text, "CUDA graph")
     assert step(images, labels).isfinite()
     assert torch.rand(2, device="cuda").isfinite().all()  # random numbers can be drawn as before

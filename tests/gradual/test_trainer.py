@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from tests.gradual.small import RECIPE, linear_network, same, small_network, small_splits, train
 from tests.support.gloo import on_ranks
+from tests.support.messages import naming
+
+pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
 STEPS = 4  # in an epoch: 220 images in batches of 50
@@ -153,18 +157,18 @@ def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(small_network(), out=tmp_path, progress=interrupting(STEPS + 1))
     for changes, message in (
-        ({"sparsity": 0.7}, "sparsity is 0.8 there, 0.7 here"),
-        ({"seed": 1}, "seed is 0 there, 1 here"),
-        ({"recipe": replace(RECIPE, weight_decay=0.1)}, "weight_decay is 0.0001 there, 0.1 here"),
-        ({"recipe": replace(RECIPE, methods={})}, "methods is .*samples.* there, {} here"),
-        ({"data": small_splits(219)}, "the fingerprint of the training images is"),
-        ({"include": "7.weight"}, "include is None there, '7.weight' here"),
+        ({"sparsity": 0.7}, naming("sparsity", 0.8, 0.7)),
+        ({"seed": 1}, naming("seed", 0, 1)),
+        ({"recipe": replace(RECIPE, weight_decay=0.1)}, naming("weight_decay", 0.0001, 0.1)),
+        ({"recipe": replace(RECIPE, methods={})}, naming("methods", "samples", {})),
+        ({"data": small_splits(219)}, naming("training images", 220, 219)),
+        ({"include": "7.weight"}, naming("include", None, "7.weight")),
     ):
         with pytest.raises(ChitaError, match=message):
             train(small_network(), out=tmp_path, resume=True, **changes)
-    with pytest.raises(ChitaError, match="the fingerprint of the model at the start is"):
+    with pytest.raises(ChitaError, match=naming("epoch.pt", "model")):
         train(small_network(1), out=tmp_path, resume=True)
-    with pytest.raises(ChitaError, match="interrupted after epoch 1 of 5"):
+    with pytest.raises(ChitaError, match=naming("epoch 1", 5, re.compile("resume"), "epoch.pt")):
         train(small_network(), out=tmp_path)
     # Settings of methods that do not run change nothing.
     others = {**RECIPE.methods, "m-fac": {"samples": 1}}
@@ -173,17 +177,17 @@ def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ChitaError, match="resume needs out"):
+    with pytest.raises(ChitaError, match=naming("resume", "out")):
         train(small_network(), resume=True)
-    with pytest.raises(ChitaError, match=r"method must be one of .*, got 'none'"):
+    with pytest.raises(ChitaError, match=naming("method", "chita-bso", "none")):
         train(small_network(), method="none")
-    with pytest.raises(ChitaError, match=r"batch_size must be at most .* 220, got 221"):
+    with pytest.raises(ChitaError, match=naming("batch_size", 220, 221)):
         train(small_network(), recipe=replace(RECIPE, batch_size=221))
 
 
 def test_a_rate_that_is_too_high_is_told() -> None:
     wild = replace(RECIPE, learning_rate=1e20)
-    with pytest.raises(ChitaError, match=r"diverged in epoch \d.*learning_rate below 1e\+20"):
+    with pytest.raises(ChitaError, match=naming(re.compile(r"epoch \d"), "learning_rate", 1e20)):
         train(linear_network(), recipe=wild, method="global-magnitude")
 
 
@@ -230,4 +234,4 @@ def test_on_a_gpu(method: str, caplog: pytest.LogCaptureFixture) -> None:
         isinstance(parameter, nn.Parameter) and parameter.is_cuda
         for parameter in model.parameters()
     )
-    assert "without a CUDA graph" not in caplog.text
+    assert "CUDA graph" not in caplog.text

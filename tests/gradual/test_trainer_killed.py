@@ -17,6 +17,7 @@ import torch
 
 from chita.cli.app import app
 from chita.gradual.epoch_file import EpochFile
+from tests.support.processes import quick_context
 
 EPOCHS, STEPS = 6, 34  # of 17,000 images in batches of 500
 RECIPE = f"""
@@ -32,9 +33,12 @@ LEFT = {
     "history.png", EpochFile.file,
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(
-    "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        "forkserver" not in multiprocessing.get_all_start_methods(), reason="needs POSIX processes"
+    ),
+]
 Moment = tuple[str, int]  # the number of a step, or of a file that is being written
 
 
@@ -68,9 +72,7 @@ def die_in(owner: type, name: str, call: int) -> None:
 
 
 def exit_code(out: Path, recipe: Path, moment: Moment | None = None) -> int | None:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chita.cli.app", "matplotlib.figure"])
-    process = context.Process(target=run, args=(out, recipe, moment))
+    process = quick_context().Process(target=run, args=(out, recipe, moment))
     process.start()
     process.join()
     return process.exitcode

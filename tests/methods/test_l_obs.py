@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 import chita
 from chita import ChitaError
 from tests.curvature.truth import head
+from tests.support.messages import naming
 from tests.support.pruning import cut, numbers, points, seeded, snapshot, tiny
 
 
@@ -103,12 +105,12 @@ def test_prunes_in_stages(ridge: Any, stages: int, block_size: int | None) -> No
 
 def test_weights_of_no_layer_are_named() -> None:
     keywords = {"sparsity": 0.5, "method": "l-obs", "ridge": 0.1, "batch": 2, "progress": False}
-    with pytest.raises(ChitaError, match=r"'0\.bias'"):
+    with pytest.raises(ChitaError, match=naming("exclude='0.bias'")):
         chita.prune(tiny(), [points(24)], include="*", **keywords)
 
 
 def test_a_hessian_without_inverse_is_an_error() -> None:
     x, t = points(24)
     x[:, 0] = 0.0
-    with pytest.raises(ChitaError, match="not finite; try a larger ridge"):
+    with pytest.raises(ChitaError, match=naming("stage 1", re.compile("finite"), "ridge")):
         chita.prune(tiny(), [(x, t)], sparsity=0.5, method="l-obs", ridge=0.0, progress=False)

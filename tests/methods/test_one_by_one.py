@@ -17,6 +17,7 @@ from chita.solver.options import Options
 from chita.solver.solve import solve_problem
 from tests.methods.dense import dense_one_by_one
 from tests.solver.problems import dense_minimiser, dense_objective, random_problem
+from tests.support.messages import naming
 
 
 @settings(max_examples=30, deadline=None)
@@ -95,7 +96,7 @@ def test_each_block_keeps_its_share_of_the_largest_weights() -> None:
 
 
 def test_it_needs_a_ridge() -> None:
-    with pytest.raises(ChitaError, match="ridge must be greater than 0"):
+    with pytest.raises(ChitaError, match=naming("ridge", 0)):
         solve_problem(random_problem(0, lam=0.0), 4, OneByOne(), options=Options())
 
 

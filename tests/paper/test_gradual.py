@@ -16,6 +16,7 @@ def few(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
     monkeypatch.setattr(module, "METHODS", {name: METHODS[name] for name in methods})
 
 
+@pytest.mark.slow
 def test_the_table_is_made_of_cells_that_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from chita.paper.networks import Subject, find_subjects
 from chita.paper.settings import paper_grid
 from chita.paper.table1 import IMAGENET_METHODS
 from tests.data.pictures import save_classes
+from tests.support.messages import naming
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def resnet20(tmp_path: Path) -> Subject:
     subjects = find_subjects(tmp_path, device=torch.device("cpu"), out=tmp_path / "out")
     (tmp_path / "out").mkdir()
     subject = subjects["resnet20"]
-    subject.__dict__["splits"] = data.Splits(some, some)  # in the place of CIFAR-10
+    subject.trained._splits = data.Splits(some, some)  # in the place of CIFAR-10
     return subject
 
 
@@ -46,14 +47,19 @@ def test_batch_norm_is_estimated_once_for_each_seed(
 def test_the_augmentation_is_that_of_training(resnet20: Subject) -> None:
     assert resnet20.network.recipe.augment is pad_crop_flip
     plain = replace(resnet20.network, recipe=replace(resnet20.network.recipe, augment=None))
-    untouched = replace(resnet20, network=plain).model(0).state_dict()
+    untouched = (
+        replace(resnet20, trained=replace(resnet20.trained, network=plain)).model(0).state_dict()
+    )
     assert torch.equal(untouched["bn1.running_mean"], torch.zeros(16))
     assert not torch.equal(resnet20.model(0).state_dict()["bn1.running_mean"], torch.zeros(16))
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
     (tmp_path / "mlpnet_mnist.safetensors").write_bytes(b"")
-    with pytest.raises(ChitaError, match=r"with resnet20_cifar10\.safetensors;"):
+    with pytest.raises(
+        ChitaError,
+        match=naming("--checkpoints", "resnet20_cifar10.safetensors", without="mlpnet_mnist"),
+    ):
         find_subjects(tmp_path, device=torch.device("cpu"), out=tmp_path)
 
 
@@ -80,14 +86,16 @@ def test_calibration_images_are_augmented_if_asked_for(resnet20: Subject) -> Non
 def test_a_network_trained_without_augmentation_is_not_augmented(tmp_path: Path) -> None:
     (subject,) = find_subjects(None, device=torch.device("cpu"), out=tmp_path).values()
     assert not subject.augments
-    with pytest.raises(ChitaError, match=r"augment=True.*mlpnet-embedded"):
+    with pytest.raises(ChitaError, match=naming("augment=True", "mlpnet-embedded")):
         subject.calibration(0, augment=True)
 
 
 def test_imagenet_adds_the_networks_whose_weights_are_there(tmp_path: Path) -> None:
     for part in ("train", "val"):
         save_classes(tmp_path / "images" / part, classes=2, each=2)
-    with pytest.raises(ChitaError, match="MobileNetV1 or ResNet50"):
+    with pytest.raises(
+        ChitaError, match=naming("--imagenet", "--checkpoints", "MobileNetV1", "ResNet50")
+    ):
         find_subjects(
             tmp_path, device=torch.device("cpu"), out=tmp_path, imagenet=tmp_path / "images"
         )

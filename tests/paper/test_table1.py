@@ -11,6 +11,7 @@ from chita.paper.benchmark import run_benchmark
 from chita.paper.settings import Setting, paper_grid
 from chita.paper.table1 import ENTRIES, Table1
 from tests.paper.small import embedded, read_csv
+from tests.support.messages import says
 
 COLUMNS = [
     "network", "method", "sparsity", "choice", "accuracy", "standard_error", "paper", "seeds",
@@ -181,7 +182,7 @@ def test_the_text_states_the_sizes_of_the_grids() -> None:
     records += [record(1e-3, 0, 90.0), record(1e-3, 0, 80.0, sparsity=0.95)]
     records.append(record(1e-2, 0, 81.0, sparsity=0.95))
     text = Table1().report(records).text
-    assert 'Settings compared by "grid": CBS 1 to 2; CHITA 2.' in text
+    assert says(text, "CBS 1 to 2; CHITA 2")
     assert "| OBD | paper |" not in text  # the paper has no figures for it
     assert "| CBS | paper | 93.14 | 88.92 |" in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,10 +16,12 @@ from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
+from tests.support.messages import naming, says
 from tests.support.pruning import Again, Watch, cut, numbers, points, tiny
 from tests.support.pruning import prune_quietly as prune
 
 Pair = tuple[Tensor, Tensor]
+HELD_OUT = re.compile(r"h[eo]ld[- ]out")
 
 
 class Shuffling:
@@ -68,6 +71,7 @@ def passes(watch: Watch) -> list[tuple[Tensor, bool]]:
     return list(zip(watch.inputs, watch.with_gradients, strict=True))[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chita++", "auto"])
 @pytest.mark.parametrize("kind", LOADERS)
 def test_held_out_samples_are_never_in_the_gradients(kind: str, method: str) -> None:
@@ -133,7 +137,7 @@ def test_augmented_samples_without_labels(caplog: pytest.LogCaptureFixture) -> N
     """They are kept as they were read first, and the model's answers belong to them."""
     result = prune(tiny(), DataLoader(Augmenting(points(50)), 7), ridge="auto", loss="distill")
     assert result.held_out_loss is not None and 0 < result.held_out_loss < 1
-    assert "batches gives other samples each time it is read" in caplog.text
+    assert says(caplog.text, "batches", "samples")
 
 
 class Once:
@@ -147,21 +151,21 @@ class Once:
 
 
 def test_data_that_cannot_be_read_again() -> None:
-    with pytest.raises(ChitaError, match=r"batches hold no samples; .* can be read again"):
+    with pytest.raises(ChitaError, match=naming("batches", "samples", "list", "DataLoader")):
         prune(tiny(), Once(), ridge="auto")
 
 
 @pytest.mark.parametrize("held_out", [5, iter([points(5)]), []])
 def test_held_out_samples_of_the_wrong_kind(held_out: Any) -> None:
-    with pytest.raises(ChitaError, match=r"^held_out "):
+    with pytest.raises(ChitaError, match=naming("held_out")):
         prune(tiny(), [points(20)], ridge="auto", held_out=held_out)
 
 
 @pytest.mark.parametrize(
     ("data", "arguments", "message"),
     [
-        (1, {}, "no samples that differ from those held out"),
-        (5, {"samples": 7}, r"only 6 of 10 samples differ .* 7 are needed"),
+        (1, {}, naming("batches", "samples", HELD_OUT)),
+        (5, {"samples": 7}, naming(6, 10, 7, HELD_OUT, "ridge='auto'")),
     ],
 )
 def test_too_few_distinct_samples(data: int, arguments: dict[str, Any], message: str) -> None:
@@ -172,9 +176,9 @@ def test_too_few_distinct_samples(data: int, arguments: dict[str, Any], message:
 
 
 def test_samples_are_held_out_for_something() -> None:
-    with pytest.raises(ChitaError, match=r"held_out.*ridge=0\.01"):
+    with pytest.raises(ChitaError, match=naming("held_out", "ridge=0.01", "ridge='auto'")):
         prune(tiny(), [points(20)], held_out=[points(5, seed=1)])
-    with pytest.raises(ChitaError, match="differ from those held out"):
+    with pytest.raises(ChitaError, match=naming("batches", "samples", HELD_OUT)):
         prune(tiny(), [points(20)], ridge="auto", held_out=[points(20)])
 
 

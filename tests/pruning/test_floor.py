@@ -8,6 +8,7 @@ import pytest
 
 from chita import ChitaError
 from chita.pruning.floor import CEILING, Floor, sparsity_to_reach
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize(
@@ -34,5 +35,7 @@ def test_without_a_sparsity_the_floor_says_how_far() -> None:
     assert sparsity_to_reach("2:4", Floor(0.1)) == "2:4"
     assert sparsity_to_reach(None, Floor(0.0)) == CEILING
     assert sparsity_to_reach(None, Floor(min_accuracy=0.0)) == CEILING
-    with pytest.raises(ChitaError, match=r"sparsity must be .* got None; .* min_accuracy"):
+    with pytest.raises(
+        ChitaError, match=naming("sparsity", None, "min_accuracy", "max_loss_increase")
+    ):
         sparsity_to_reach(None, Floor())

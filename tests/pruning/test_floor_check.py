@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from chita.pruning.floor import Floor
 from chita.pruning.floor_check import Judge, Measurement, accuracy_error
 from chita.pruning.held_out import HeldOut
 from chita.solver.ranks import ALONE
+from tests.support.messages import naming
 from tests.support.pruning import points, tiny
 
 
@@ -96,10 +98,10 @@ def test_a_loss_must_keep_to_its_floor_by_one_standard_error() -> None:
 
 def test_what_is_no_classifier_is_an_error_at_once() -> None:
     x, t = points(6)
-    for batch, message in (
-        ({"input": x}, r"needs batches of \(inputs, classes\), got dicts"),
-        ((x, x[:, :3]), r"and a tensor of shape \(6, 3\)"),
-        ((x, t[:, None]), r"and a tensor of shape \(6, 1\)"),
+    for batch, parts in (
+        ({"input": x}, ("(inputs, classes)", re.compile("dict"))),
+        ((x, x[:, :3]), (re.compile(r"\(6, 3\).*\(6, 3\)"),)),
+        ((x, t[:, None]), ("(6, 1)",)),
     ):
-        with pytest.raises(ChitaError, match=f"min_accuracy .*.*{message}"):
+        with pytest.raises(ChitaError, match=naming("min_accuracy", *parts)):
             judge(tiny(), [batch], Floor(min_accuracy=50.0))

@@ -64,7 +64,7 @@ def test_stages_take_turns_with_the_halves_of_many_samples() -> None:
     turns = [found.turn(stage)(w).mean for stage in range(4)]
     assert turns[:2] == turns[2:] and turns[0] != turns[1]
     x, t = points(count)
-    with Weights(model).lent(w), torch.no_grad():
+    with Weights(model).temporarily(w), torch.no_grad():
         each = functional.cross_entropy(model(x), t, reduction="none")
     for loss, half in zip(turns, (each.view(-1, 100)[::2], each.view(-1, 100)[1::2]), strict=False):
         assert loss == pytest.approx(half.mean().item())

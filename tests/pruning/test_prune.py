@@ -51,6 +51,7 @@ class OwnLoss(nn.Module):
         return SimpleNamespace(loss=functional.cross_entropy(self.network(inputs), labels))
 
 
+@pytest.mark.slow
 def test_chita_plus_plus_keeps_what_magnitude_loses() -> None:
     calibration, unseen = digits(2000), unseen_digits()
     largest, pruned = mlpnet(), mlpnet()
@@ -268,6 +269,7 @@ def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
     torch.testing.assert_close(Weights(model).vector(), Weights(truth).vector())
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_bits_and_another_one_does_not() -> None:
     calibration = digits(400)
     vectors = []

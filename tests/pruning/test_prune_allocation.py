@@ -15,6 +15,7 @@ from chita import ChitaError
 from chita.methods import METHODS
 from chita.model.weights import Weights
 from chita.solver.constraints.layer_counts import erk_counts, uniform_counts
+from tests.support.messages import naming
 from tests.support.pruning import (
     Watch,
     cut,
@@ -162,7 +163,7 @@ def test_a_run_goes_on_with_its_limits_and_with_no_others(tmp_path: Path) -> Non
         prune_quietly(model, DATA, checkpoints=tmp_path, **rule)
     handle.remove()
     resumed: dict[str, Any] = {"checkpoints": tmp_path, "resume": True}
-    with pytest.raises(ChitaError, match="at_most"):
+    with pytest.raises(ChitaError, match=naming("at_most", 0.5, 0.6)):
         prune_quietly(tiny(), DATA, **resumed, **{**rule, "at_most": {"2.*": 0.6}})
     model = tiny()
     prune_quietly(model, DATA, **resumed, **rule)
@@ -171,15 +172,17 @@ def test_a_run_goes_on_with_its_limits_and_with_no_others(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("method", ["obs", "cbs"])
 def test_methods_that_know_no_limits_say_so(method: str) -> None:
-    with pytest.raises(ChitaError, match=f"{method!r} cannot keep to allocation.*m-fac.* can$"):
+    with pytest.raises(
+        ChitaError, match=naming(method, "allocation", "at_least", "at_most", "m-fac")
+    ):
         prune_quietly(tiny(), DATA, method=method, at_most={"*": 0.9})
 
 
 def test_what_cannot_be_had_leaves_the_model_alone() -> None:
     model = tiny()
     before = snapshot(model)
-    with pytest.raises(ChitaError, match="allow 24 to 72"):
+    with pytest.raises(ChitaError, match=naming("at_most", 18, 24, 72)):
         prune_quietly(model, DATA, at_most={"2.*": 0})
-    with pytest.raises(ChitaError, match=r"at_least='3\.\*' matches no prunable weight"):
+    with pytest.raises(ChitaError, match=naming("at_least", "3.*", "0.weight")):
         prune_quietly(model, DATA, at_least={"3.*": 0.5})
     assert same(before, snapshot(model))

@@ -17,6 +17,7 @@ from chita.paper.robustness.specimens import MLPNET_PAIRS
 from chita.pruning.config import kept_weights
 from chita.pruning.floor_check import accuracy_error
 from tests.support.guarded import accuracy_of, held_out_parts, loss_of, prune
+from tests.support.messages import says
 from tests.support.pruning import (
     Again,
     cut,
@@ -60,8 +61,7 @@ def test_every_stage_says_what_was_chosen_and_why() -> None:
         assert chosen == [row["choice_loss"]] and row["choice_loss"] <= least["loss"]
         assert row["held_out_loss"] != row["choice_loss"] and row["held_out_error"] > 0
         assert any(trial["step"] == 0 for trial in row["candidates"])
-        assert f"{row['metric']} metric" in row["why"]
-        assert f"chosen among {len(row['candidates'])}; the mask alone has" in row["why"]
+        assert says(row["why"], row["metric"], len(row["candidates"]), "mask")
         assert row["accepted"] and row["accuracy"] is None
 
 
@@ -136,6 +136,7 @@ def pruned_accuracy(pairs: Sequence[tuple[str, str]], method: str, seed: int) ->
     return accuracy(model, unseen_digits())
 
 
+@pytest.mark.slow
 def test_a_rescaled_network_loses_at_most_a_point() -> None:
     """In the mean of two seeds, since one differs from the next by a point."""
     plain, rescaled = (
@@ -146,6 +147,7 @@ def test_a_rescaled_network_loses_at_most_a_point() -> None:
     assert pruned_accuracy(MLPNET_PAIRS, "chita++", 0) < 50  # which trusts the sizes of weights
 
 
+@pytest.mark.slow
 def test_without_labels() -> None:
     """The images alone are as good as with their labels, and much better than magnitude."""
     found = {}

@@ -15,6 +15,7 @@ from chita import ChitaError, PruneResult
 from chita.gradual import GradualPruner
 from chita.methods import METHODS
 from tests.support.gloo import on_ranks
+from tests.support.messages import naming
 from tests.support.pruning import Pairs, cut, numbers, points, prune_quietly, seeded, tiny
 
 SILENT = 2  # the input that is always zero
@@ -74,6 +75,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["chita-bso", "chita-cd", "chita++"])
 @pytest.mark.parametrize("form", FORMS)
 def test_dead_weights_go_first(method: str, form: str) -> None:
@@ -112,14 +114,14 @@ def test_the_chita_methods_drop_by_default() -> None:
 
 @pytest.mark.parametrize("method", ["magnitude", "l-obs"])
 def test_without_gradients_nothing_is_known_to_be_dead(method: str) -> None:
-    with pytest.raises(ChitaError, match=f"drop_dead=True .* method '{method}'"):
+    with pytest.raises(ChitaError, match=naming("drop_dead=True", method, "chita++")):
         pruned(network(), method=method, drop_dead=True)
     assert pruned(network(), method=method, drop_dead=False).stages[-1].dead == 0
 
 
 @pytest.mark.parametrize("given", ["yes", 1])
 def test_it_is_a_flag(given: Any) -> None:
-    with pytest.raises(ChitaError, match=f"drop_dead must be .* got {given!r}"):
+    with pytest.raises(ChitaError, match=naming("drop_dead", repr(given))):
         pruned(network(), drop_dead=given)
 
 
@@ -191,7 +193,7 @@ def test_nothing_is_done_to_a_network_without_dead_columns() -> None:
 
 def test_it_is_part_of_what_a_run_goes_on_with(tmp_path: Path) -> None:
     pruned(network(), checkpoints=tmp_path)
-    with pytest.raises(ChitaError, match="drop_dead is None there, False here"):
+    with pytest.raises(ChitaError, match=naming("stage.safetensors", "drop_dead", None, False)):
         pruned(network(), checkpoints=tmp_path, resume=True, drop_dead=False)
 
 
@@ -231,6 +233,7 @@ def same_network(rank: int) -> dict[str, Any]:
     return all_runs(rank)
 
 
+@pytest.mark.slow
 def test_a_dead_column_is_dead_on_all_ranks() -> None:
     """The layers are cut between the ranks, the unused one among them."""
     torch.set_num_threads(1)

@@ -16,6 +16,7 @@ from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.pruning.run import Run
 from tests.support.guarded import held_out_parts
+from tests.support.messages import naming
 from tests.support.pruning import (
     Again,
     digits,
@@ -83,7 +84,9 @@ def test_a_resumed_run_looks_back_as_far(tmp_path: Path, monkeypatch: pytest.Mon
         patch.setattr(Run, "stage", interrupted)
         prune_quietly(broken, batches, **keywords, checkpoints=tmp_path)
     assert not torch.equal(Weights(broken).vector(), Weights(whole).vector())
-    with pytest.raises(ChitaError, match="loss"):
+    with pytest.raises(
+        ChitaError, match=naming("stage.safetensors", "loss", "'distill'", "'distill-mse'")
+    ):
         other = {**keywords, "loss": "distill-mse"}
         prune_quietly(tiny(), batches, **other, checkpoints=tmp_path, resume=True)
     prune_quietly(resumed, batches, **keywords, checkpoints=tmp_path, resume=True)
@@ -109,9 +112,9 @@ def test_whatever_mode_the_caller_is_in(context: Any) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ChitaError, match=r"loss must be .*\['distill', 'distill-mse'\], got 'kl'"):
+    with pytest.raises(ChitaError, match=naming("loss", ["distill", "distill-mse"], "kl")):
         prune_quietly(tiny(), [numbers(24, 6)], loss="kl")
-    with pytest.raises(ChitaError, match=r"needs labels.* max_loss_increase"):
+    with pytest.raises(ChitaError, match=naming("min_accuracy", "labels", "max_loss_increase")):
         chita.prune(
             tiny(),
             [numbers(60, 6)],
@@ -121,15 +124,16 @@ def test_errors() -> None:
             min_accuracy=50,
             progress=False,
         )
-    with pytest.raises(ChitaError, match="batches hold no samples"):
+    with pytest.raises(ChitaError, match=naming("batches", "samples")):
         prune_quietly(tiny(), [], loss="distill")
-    with pytest.raises(ChitaError, match=r"batch 0: .* takes a tensor, .* got a str"):
+    with pytest.raises(ChitaError, match=naming("batch 0", "loss='distill'", "tensor", "str")):
         prune_quietly(tiny(), ["text"], loss="distill")
-    with pytest.raises(ChitaError, match="can be read only once"):
+    with pytest.raises(ChitaError, match=naming("batches", "list_iterator", "DataLoader")):
         prune_quietly(tiny(), iter([numbers(24, 6)]), loss="distill")
     prune_quietly(tiny(), [], loss="distill", method="magnitude")  # reads no data
 
 
+@pytest.mark.slow
 def test_without_labels_the_digits_are_told_apart_as_well_as_with_them() -> None:
     """In one stage; magnitude is what the divergence itself would come to, its A being zero."""
     test, batches = unseen_digits(), digits(3000)

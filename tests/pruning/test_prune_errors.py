@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +17,12 @@ from chita import ChitaError
 from chita.model.stream import SampleStream
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
+from tests.support.messages import naming
 from tests.support.pruning import STAGED, Again, cut, points, same, snapshot, tiny
 
 NAN, INF = float("nan"), float("inf")
+NOWHERE = ("none", 0)
+HOLD_OUT = re.compile(r"h[eo]ld[- ]out")
 
 
 def refuse(
@@ -52,71 +55,71 @@ def batch_normed() -> nn.Sequential:
 
 @pytest.mark.parametrize("sparsity", [-0.1, 1.0, 1.5, NAN, INF, "0.9", True, None, 90])
 def test_sparsity(sparsity: Any) -> None:
-    refuse(rf"sparsity must be a number in \[0, 1\), got {sparsity!r}", sparsity=sparsity)
+    refuse(naming("sparsity", repr(sparsity)), sparsity=sparsity)
 
 
 @pytest.mark.parametrize("argument", ["samples", "batch", "stages", "block_size"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "16"])
 def test_counts(argument: str, value: Any) -> None:
-    refuse(f"{argument} must be an integer of at least 1, got {value!r}", **{argument: value})
+    refuse(naming(argument, repr(value)), **{argument: value})
 
 
 @pytest.mark.parametrize("argument", ["iterations", "continuation"])
 @pytest.mark.parametrize("value", [-1, 2.5, "5"])
 def test_numbers_that_may_be_zero(argument: str, value: Any) -> None:
-    refuse(f"{argument} must be an integer of at least 0, got {value!r}", **{argument: value})
+    refuse(naming(argument, repr(value)), **{argument: value})
 
 
 @pytest.mark.parametrize("ridge", [-1, NAN, INF, "best", None, True])
 def test_ridge(ridge: Any) -> None:
-    refuse(f"ridge must be 'auto' or a finite number of at least 0, got {ridge!r}", ridge=ridge)
+    refuse(naming("ridge", "auto", repr(ridge)), ridge=ridge)
 
 
 @pytest.mark.parametrize("argument", ["start", "hold"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, NAN, "0.2", None])
 def test_shares_of_the_schedule(argument: str, value: Any) -> None:
-    refuse(rf"{argument} must be a number in \[0, 1\), got {value!r}", **{argument: value})
+    refuse(naming(argument, repr(value)), **{argument: value})
 
 
 @pytest.mark.parametrize("seed", [-1, None, 1.5, 2**64])
 def test_seed(seed: Any) -> None:
-    refuse(rf"seed must be an integer from 0 to 2\*\*64 - 1, got {seed!r}", seed=seed)
+    refuse(naming("seed", repr(seed)), seed=seed)
 
 
 def test_names() -> None:
-    refuse(r"method must be one of \[.*'chita\+\+'.*'magnitude'.*\], got 'x'", method="x")
-    refuse(r"solver must be one of \['bso', 'cd'\], got 'iht'", solver="iht", method="chita++")
-    refuse(r"solver='cd'.*chita\+\+.*method='magnitude'", solver="cd", method="magnitude")
-    refuse(r"schedule must be one of \['constant', .*\], got 'cubic'", schedule="cubic")
+    refuse(naming("method", "'chita++'", "'magnitude'", "'x'"), method="x")
+    refuse(naming("solver", ["bso", "cd"], "'iht'"), solver="iht", method="chita++")
+    refuse(naming("solver='cd'", "'chita++'", "'magnitude'"), solver="cd", method="magnitude")
+    refuse(naming("schedule", "'constant'", "'cubic'"), schedule="cubic")
 
 
 def test_which_weights() -> None:
-    refuse("no prunable weights", model=nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()))
-    refuse("no prunable weights.*exclude='\\*.weight'", exclude="*.weight")
-    refuse(r"include='fc\*' matches no parameter; the names are 0.weight", include="fc*")
-    refuse(r"exclude='fc\*' matches no parameter", exclude=["0.*", "fc*"])
-    refuse("include must be a glob pattern of parameter names, or several, got 5", include=5)
-    refuse("exclude must be a glob pattern .* got \\[1\\]", exclude=[1])
+    refuse(naming("prunable", "exclude=None"), model=nn.Sequential(nn.BatchNorm1d(6), nn.ReLU()))
+    refuse(naming("prunable", "exclude='*.weight'"), exclude="*.weight")
+    refuse(naming("include", "fc*", "0.weight"), include="fc*")
+    refuse(naming("exclude", "fc*", "0.weight"), exclude=["0.*", "fc*"])
+    refuse(naming("include", 5), include=5)
+    refuse(naming("exclude", [1]), exclude=[1])
 
 
 @pytest.mark.parametrize("method", ["magnitude", "chita-bso", *STAGED])
 def test_models_that_cannot_be_pruned(method: str) -> None:
-    refuse("model must be a torch.nn.Module, got dict", model={"a": 1}, method=method)
+    refuse(naming("model", "torch.nn.Module", "dict"), model={"a": 1}, method=method)
     model = tiny()
     model[2].weight = nn.Parameter(torch.ones(3, 8, dtype=torch.int64), requires_grad=False)
-    refuse("'2.weight' holds torch.int64", model=model, method=method)
+    refuse(naming("exclude='2.weight'", torch.int64), model=model, method=method)
     with torch.inference_mode():
         model = tiny()
-    refuse("'0.weight' was made under torch.inference_mode", model=model, method=method)
+    refuse(naming("'0.weight'", "torch.inference_mode()"), model=model, method=method)
     for bad in (NAN, INF):
         model = tiny()
         model[2].weight.data[1, 2] = bad
-        refuse("'2.weight' holds NaN or infinite weights", model=model, method=method)
+        refuse(naming("'2.weight'", "NaN"), model=model, method=method)
 
 
 @pytest.mark.parametrize("method", ["magnitude", *STAGED])
 def test_models_on_two_devices_or_none(method: str) -> None:
-    with pytest.raises(ChitaError, match=r"several devices \('0.bias' on cpu, '1.bias' on meta\)"):
+    with pytest.raises(ChitaError, match=naming("devices", "0.bias", "cpu", "1.bias", "meta")):
         chita.prune(
             nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 3, device="meta")),
             [points(4)],
@@ -124,67 +127,64 @@ def test_models_on_two_devices_or_none(method: str) -> None:
             method=method,
         )
     for model in (nn.Linear(6, 3, device="meta"), nn.LazyLinear(3)):
-        with pytest.raises(ChitaError, match="'weight' holds no values yet; load or initialise"):
+        with pytest.raises(ChitaError, match=naming("'weight'")):
             chita.prune(model, [points(4)], sparsity=0.5, method=method)
 
 
 @pytest.mark.parametrize("ridge", [0.1, "auto"])
 def test_batches_without_samples(ridge: Any) -> None:
     empty = [(torch.zeros(0, 6), torch.zeros(0))]
-    refuse("batches hold no samples", batches=[], ridge=ridge)
-    refuse("batches hold no samples", batches=empty, ridge=ridge)
-    refuse("batches hold no samples", batches=Again([]), ridge=ridge)
+    refuse(naming("batches", "samples"), batches=[], ridge=ridge)
+    refuse(naming("batches", "samples"), batches=empty, ridge=ridge)
+    refuse(naming("batches", "samples"), batches=Again([]), ridge=ridge)
     once = (pair for pair in cut(points(24), 5))
-    refuse("generator, which can be read only once; pass a list", batches=once, ridge=ridge)
+    refuse(naming("batches", "generator", "list"), batches=once, ridge=ridge)
     for given, kind in ((None, "NoneType"), (5, "int")):
-        message = f"batches must be a list or a DataLoader .* got a {kind}"
+        message = naming("batches", "DataLoader", kind)
         refuse(message, batches=given, given=False, ridge=ridge)
 
 
 def test_fewer_samples_than_asked() -> None:
-    each = r"of (\d+) samples each \(batch=\1\) need"
-    hold = "but batches hold 24; give more data, or"
-    message = f"samples=13 rows {each} 26 samples, {hold} batch=1 or less$"
+    message = naming("samples=13", "batch=2", 26, "batches", 24, "batch=1")
     refuse(message, samples=13, ridge=0.1, method="chita++")
-    message = f"samples=25 rows {each} 50 samples, {hold} fewer samples, which are rows$"
+    message = naming("samples=25", "batch=2", 50, "batches", 24, without="batch=1")
     refuse(message, samples=25, ridge=0.1, method="chita++")
-    message = f"one row {each} 25 samples, {hold} batch=24 or less$"
+    message = naming("batch=25", "batches", 24, "batch=24")
     refuse(message, batch=25, ridge=1, method="chita++")
-    some = f"samples=12 rows {each} 24 samples and some to hold out for"
-    ways = f"{hold} batch=1 or less, or ridge a number$"
-    refuse(f"{some} ridge='auto', {ways}", samples=12, method="chita++")
-    refuse(f"{some} method='auto', {hold} batch=1 or less$", samples=12, method="auto")
-    refuse(f"one row {each} 24 samples and some to hold out", batch=24)
+    some = ("samples=12", "batch=2", "batches", 24, HOLD_OUT, "batch=1")
+    refuse(naming(*some, "ridge='auto'"), samples=12, method="chita++")
+    refuse(naming(*some, "method='auto'"), samples=12, method="auto")
+    refuse(naming("batch=24", "batches", 24, HOLD_OUT), batch=24)
 
 
 def test_batches_of_the_wrong_form() -> None:
     pairs: list[Any] = cut(points(40), 5)
     pairs[3] = pairs[3][0]
-    refuse(r"batch 3 must be a pair \(inputs, targets\) .* got a tensor of shape", batches=pairs)
+    refuse(naming("batch 3", "(inputs, targets)", "tensor", "(5, 6)"), batches=pairs)
     pairs[3] = (pairs[0][0], pairs[0][1][:4])
-    refuse(r"batch 3: every tensor must hold the same number of .* \(5, 6\), \(4,\)", batches=pairs)
-    refuse("batch 0: targets hold no tensor, got a int", batches=[(points(3)[0], 3)])
-    refuse("batch 0 must be a pair", batches=points(24)[0])
-    message = r"fails on inputs of shape \(\d+, 5\) \(torch.float64\): .*(shapes|size)"
+    refuse(naming("batch 3", "(5, 6), (4,)"), batches=pairs)
+    refuse(naming("batch 0", "targets", "int"), batches=[(points(3)[0], 3)])
+    refuse(naming("batch 0", "(inputs, targets)", "(6,)"), batches=points(24)[0])
+    message = naming("model", "inputs", re.compile(r"\(\d+, 5\)"), torch.float64)
     refuse(message, batches=[(x[:, :5], t) for x, t in cut(points(24), 5)])
     refuse(
-        r"the cross-entropy takes no outputs of shape \(2, 3\).*targets of shape \(2, 6\)",
+        naming("cross-entropy", "(2, 3)", "(2, 6)", "loss="),
         batches=[(x, x.long()) for x, t in cut(points(24), 5)],
     )
-    refuse("fails on inputs .* unexpected keyword argument 'x'", batches=[{"x": points(24)[0]}])
+    refuse(naming("model", "unexpected keyword argument 'x'"), batches=[{"x": points(24)[0]}])
 
 
-def place_of(number: int, x: Tensor, batch: int = 2, **keywords: Any) -> tuple[str, int]:
-    """The part of the samples that one of them belongs to, and its place there."""
+def places_of(x: Tensor, batch: int = 2, **keywords: Any) -> dict[int, tuple[str, int]]:
+    """The part of the samples that each of them belongs to, and its place there."""
     config = PruneConfig(sparsity=0.5, batch=batch, **keywords)
     stream = SampleStream(Again(cut((x, torch.arange(len(x))), 100)), config.seed)
     found = divide_samples(stream, config)
     rows = list(found.stream.take(found.rows * batch, 100))
-    for name, part in (("A", rows), ("chooses", found.held_out), ("measures", found.measured)):
-        numbers = torch.cat([torch.empty(0), *(piece.content[1] for piece in part)])
-        if number in numbers:
-            return name, int((numbers == number).nonzero())
-    return "none", 0
+    places: dict[int, tuple[str, int]] = {}
+    for name, part in (("measures", found.measured), ("chooses", found.held_out), ("A", rows)):
+        numbers = [int(number) for piece in part for number in piece.content[1]]
+        places |= {number: (name, place) for place, number in enumerate(numbers)}
+    return places
 
 
 def spoil(
@@ -195,12 +195,19 @@ def spoil(
 ) -> tuple[tuple[Tensor, Tensor], int]:
     """Change a sample in place, such a one that is at a wanted place then: its content decides
     where. Gives all of them, and that place."""
-    for seed, number in product(range(5), range(size)):
+    for seed in range(5):
         x, t = points(size, seed=seed)
-        change(x[number])
-        part, place = place_of(number, x, **keywords)
-        if wanted(part, place):
-            return (x, t), place
+        many = x.clone()
+        for row in many[::2]:
+            change(row)
+        guess = places_of(many, **keywords)  # those changed are about there when changed alone
+        likely = [number for number in range(0, size, 2) if wanted(*guess.get(number, NOWHERE))]
+        for number in dict.fromkeys((*likely, *range(size))):
+            x, t = points(size, seed=seed)
+            change(x[number])
+            part, place = places_of(x, **keywords).get(number, NOWHERE)
+            if wanted(part, place):
+                return (x, t), place
     raise AssertionError("no sample is there")
 
 
@@ -216,15 +223,15 @@ HOLDING = [("chita++", 0.1), ("chita++", "auto"), ("auto", 0.1), ("auto", "auto"
 def test_inputs_that_are_not_finite(method: str, ridge: Any, bad: float) -> None:
     pair, place = spoil(lambda x: x[2:3].fill_(bad), is_in_a, method=method, ridge=ridge)
     model = nn.Sequential(tiny()[0], nn.ReLU(), tiny()[2])
-    message, batches = f"loss of row {place // 2} of A .* is nan", Again([pair])
+    message, batches = naming("loss", f"row {place // 2}", NAN), Again([pair])
     refuse(message, model=model, batches=batches, method=method, ridge=ridge)
 
 
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("chooses", "the held-out loss is nan for every candidate .* the data must be finite"),
-        ("measures", "stage 1 has a held-out loss of nan; the data must be finite"),
+        ("chooses", naming("held-out loss", NAN, re.compile("candidate"))),
+        ("measures", naming("held-out loss", NAN, "stage 1")),
     ],
 )
 def test_held_out_inputs_that_are_not_finite(part: str, message: str) -> None:
@@ -238,8 +245,8 @@ def test_held_out_inputs_that_are_not_finite(part: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("half", "message"),
     [
-        (0, "stage 1 has a held-out loss of nan; the data must be finite"),
-        (1, "the held-out loss is nan for every candidate"),
+        (0, naming("held-out loss", NAN, "stage 1")),
+        (1, naming("held-out loss", NAN, re.compile("candidate"))),
     ],
 )
 def test_either_half_of_many_held_out_inputs_is_not_finite(half: int, message: str) -> None:
@@ -256,29 +263,29 @@ def test_either_half_of_many_held_out_inputs_is_not_finite(half: int, message: s
 @pytest.mark.parametrize(
     ("loss", "message"),
     [
-        ("mse", "loss must be a function .* got 'mse'"),
-        (lambda y, t: y.square().mean(1), r"must be a scalar tensor .* got one of shape \(2,\)"),
-        (lambda y, t: 0.5, "must be a scalar tensor .* got one of type float"),
-        (lambda y, t: y.mean().item(), "must be a scalar tensor .* no .item"),
-        (lambda y, t: y.mean().detach(), "loss does not depend on the prunable weights"),
+        ("mse", naming("loss", "'mse'")),
+        (lambda y, t: y.square().mean(1), naming("loss", "scalar", "(2,)")),
+        (lambda y, t: 0.5, naming("loss", "scalar", "float")),
+        (lambda y, t: y.mean().item(), naming("loss", "scalar", ".item()")),
+        (lambda y, t: y.mean().detach(), naming("loss", "prunable")),
         (
             lambda y, t: functional.mse_loss(y, t),
-            r"loss fails on outputs of shape \(2, 3\) .* and targets of shape \(2,\) .*: Runtime",
+            naming("loss", "outputs", "(2, 3)", "targets", "(2,)", "RuntimeError"),
         ),
-        (lambda y, t: {}["x"], "loss fails on outputs .*: KeyError: 'x'"),
-        (lambda y, t: y.mean() * NAN, "loss of row 0 of A .* is nan"),
-        (lambda y, t: y.mean() + INF, "loss of row 0 of A .* is inf"),
+        (lambda y, t: {}["x"], naming("loss", "outputs", "KeyError: 'x'")),
+        (lambda y, t: y.mean() * NAN, naming("loss", "row 0", NAN)),
+        (lambda y, t: y.mean() + INF, naming("loss", "row 0", INF)),
         (
             lambda y, t: y.mean() + torch.where(t.sum() == 9, INF, 0.0),
-            "loss of row 3 of A .* is inf",
+            naming("loss", "row 3", INF),
         ),
     ],
 )
 def test_losses(loss: Callable[[Tensor, Tensor], Any], message: str) -> None:
     for method, ridge in HOLDING:
         x, t = points(24)[0], torch.zeros(24)
-        places = [place_of(number, x, method=method, ridge=ridge) for number in range(24)]
-        t[places.index(("A", 6))] = 9
+        places = places_of(x, method=method, ridge=ridge)
+        t[next(number for number, place in places.items() if place == ("A", 6))] = 9
         refuse(message, batches=Again([(x, t)]), loss=loss, method=method, ridge=ridge)
 
 
@@ -291,9 +298,14 @@ def test_a_models_own_loss() -> None:
         def forward(self, x: Tensor) -> SimpleNamespace:
             return SimpleNamespace(logits=self.layer(x))
 
-    refuse("no .loss for a batch with the keys x", model=NoLoss(), batches=[{"x": points(24)[0]}])
+    refuse(naming(".loss", "x", "loss='distill'"), model=NoLoss(), batches=[{"x": points(24)[0]}])
     dicts = [{"x": points(24)[0]}]
-    refuse("loss= is for batches of", model=NoLoss(), batches=dicts, loss=lambda y, t: y.mean())
+    refuse(
+        naming("loss=", "(inputs, targets)", ".loss"),
+        model=NoLoss(),
+        batches=dicts,
+        loss=lambda y, t: y.mean(),
+    )
 
 
 @pytest.mark.parametrize(("method", "ridge"), HOLDING)
@@ -304,7 +316,7 @@ def test_gradients_that_are_not_finite(method: str, ridge: Any) -> None:
     def root(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.abs().sqrt().mean()  # finite at zero, its derivative is not
 
-    message = f"gradients of 0.weight are not finite for row {place // 2} of A"
+    message = naming("gradients", "0.weight", f"row {place // 2}")
     batches = Again([pair])
     refuse(message, model=model, batches=batches, loss=root, method=method, ridge=ridge)
 
@@ -314,9 +326,9 @@ def test_gradients_too_large_to_compute_with(method: str) -> None:
     def huge(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.square().mean() * 1e200
 
-    refuse("not finite", loss=huge, ridge=0.1, method=method)
+    refuse(naming(re.compile("finite")), loss=huge, ridge=0.1, method=method)
 
 
 def test_wrong_types_of_names_and_numbers() -> None:
-    refuse("solver must be one of", solver=["cd"], method="chita++")
-    refuse("ridge must be 'auto' or a finite number", ridge=torch.ones(2))
+    refuse(naming("solver", ["cd"]), solver=["cd"], method="chita++")
+    refuse(naming("ridge", "auto", "tensor"), ridge=torch.ones(2))

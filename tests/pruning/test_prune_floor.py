@@ -18,6 +18,7 @@ from chita.pruning.floor import CEILING
 from chita.pruning.floor_check import accuracy_error
 from chita.pruning.stage_path import CLOSE
 from tests.support.guarded import Data, accuracy_of, fit, held_out_parts, loss_of, prune
+from tests.support.messages import naming, says
 from tests.support.pruning import (
     Again,
     Watch,
@@ -60,6 +61,7 @@ def check_search(result: PruneResult, stages: int) -> None:
     assert result.last is not None and result.last.sparsity == accepted[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [0.02, 0.3])
 def test_the_sparsest_network_within_a_loss(most: float) -> None:
     """By one standard error, on samples that choose nothing."""
@@ -121,8 +123,7 @@ def test_a_floor_that_nothing_keeps_leaves_the_network_dense(
     before = snapshot(model)
     result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
     assert not any(row.accepted for row in result.stages)
-    assert "no stage kept to min_accuracy=100.0" in caplog.text
-    assert "the network stays dense" in caplog.text
+    assert says(caplog.text, "min_accuracy=100.0", "dense")
     assert result.last is None and result.objective is None
     assert result.sparsity == 0 and all(bool(mask.all()) for mask in result.masks.values())
     assert torch.equal(snapshot(model)["0.weight"], before["0.weight"])
@@ -143,15 +144,17 @@ def test_a_finished_search_makes_way(tmp_path: Any) -> None:
 
 def test_a_floor_needs_auto_and_classes() -> None:
     data = cut(points(40), 8)
-    with pytest.raises(ChitaError, match=r"sparsity must be .* got None; it may be left out where"):
+    with pytest.raises(
+        ChitaError, match=naming("sparsity", None, "max_loss_increase", "min_accuracy")
+    ):
         chita.prune(tiny(), data)
     for name in ("max_loss_increase", "min_accuracy"):
-        with pytest.raises(ChitaError, match=f"{name} is for method='auto', got method='obd'"):
+        with pytest.raises(ChitaError, match=naming(name, "method='auto'", "method='obd'")):
             prune(tiny(), data, method="obd", **{name: 10})
-    with pytest.raises(ChitaError, match="max_loss_increase must be a finite number of at least 0"):
+    with pytest.raises(ChitaError, match=naming("max_loss_increase", -1)):
         prune(tiny(), data, max_loss_increase=-1)
     for slip in (-1, 0.95, 101, float("nan")):
-        with pytest.raises(ChitaError, match="min_accuracy must be in percent"):
+        with pytest.raises(ChitaError, match=naming("min_accuracy", slip)):
             prune(tiny(), data, min_accuracy=slip)
 
 
@@ -161,7 +164,7 @@ def test_a_floor_on_the_way_to_a_pattern_is_told(caplog: pytest.LogCaptureFixtur
     limits: dict[str, Any] = {"exclude": "0.*", "max_loss_increase": 0.03, "stages": 3}
     result = prune(trained, cut(points(40), 8), sparsity="1:4", ridge=1e3, **limits)
     assert 0 < result.sparsity < 0.75
-    assert "on the way to 1:4: not every group is there" in caplog.text
+    assert says(caplog.text, "1:4")
 
 
 def test_a_network_without_classes_is_refused_before_any_gradient() -> None:
@@ -173,6 +176,6 @@ def test_a_network_without_classes_is_refused_before_any_gradient() -> None:
     def binary(outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.binary_cross_entropy_with_logits(outputs, targets)
 
-    with pytest.raises(ChitaError, match=r"min_accuracy .* shape \(8, 1\)"):
+    with pytest.raises(ChitaError, match=naming("min_accuracy", "(8, 1)")):
         prune(model, cut((x, (t[:, None] > 0).double()), 8), loss=binary, min_accuracy=50.0)
     assert sum(watch.with_gradients) == 1  # a mini-batch, to find what gradients reach

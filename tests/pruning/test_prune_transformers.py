@@ -18,9 +18,12 @@ from chita.model.distill import distilled
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import Messages
+from tests.support.messages import naming
 from tests.support.pruning import numbers, seeded
 
 transformers = pytest.importorskip("transformers")
+
+pytestmark = pytest.mark.slow
 
 SIZES = {
     "vocab_size": 40,
@@ -151,5 +154,5 @@ def test_a_tied_head_is_pruned_once_and_stays_tied_when_asked_for() -> None:
 
 
 def test_a_dict_without_labels_needs_distill() -> None:
-    with pytest.raises(ChitaError, match=r"gave no \.loss .* or calibrate .* loss='distill'"):
+    with pytest.raises(ChitaError, match=naming(".loss", "loss='distill'")):
         prune(build("gpt2"), [inputs_of("gpt2")])

@@ -76,7 +76,7 @@ def network(*blocks: nn.Module) -> nn.Module:
 NETWORKS: dict[str, tuple[Any, str | None]] = {
     "mobile": (lambda: network(InvertedResidual(), InvertedResidual()), None),
     "attention": (lambda: network(FusedAttention()), None),
-    "windows": (lambda: network(Windows()), "is not the samples"),
+    "windows": (lambda: network(Windows()), "dimension 0"),
 }
 
 

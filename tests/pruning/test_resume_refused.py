@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 from chita import ChitaError
 from chita.pruning.resume import StageFile
 from tests.support.interrupting import STAGES, interrupt_at, passes, prune
+from tests.support.messages import naming, says
 from tests.support.pruning import points, same, snapshot, tiny
 
 
@@ -29,7 +31,9 @@ def unfinished(folder: Path, **keywords: Any) -> None:
 
 def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
     unfinished(tmp_path)
-    with pytest.raises(ChitaError, match=r"interrupted after stage 2 of 5.*resume.*another folder"):
+    with pytest.raises(
+        ChitaError, match=naming("stage 2", 5, re.compile("resume"), StageFile.file)
+    ):
         prune(tiny(), [points(24)], tmp_path)
     assert StageFile.done(tmp_path) == (2, STAGES)
 
@@ -45,25 +49,25 @@ def test_a_finished_run_makes_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "says"),
+    ("other", "message"),
     [
-        ({"sparsity": 0.8}, "sparsity is 0.9 there, 0.8 here"),
-        ({"solver": "cd"}, "solver is None there, 'cd' here"),
-        ({"samples": 11}, "samples is None there, 11 here; n is 12 there, 11 here"),
-        ({"batch": 3}, "batch is 2 there, 3 here; n is 12 there, 8 here"),
-        ({"ridge": 0.1}, "ridge is 0.01 there, 0.1 here"),
-        ({"first_order": False}, "first_order is None there, False here"),
-        ({"stages": 6}, "stages is 5 there, 6 here"),
-        ({"schedule": "linear"}, "schedule is None there, 'linear' here"),
-        ({"block_size": 20}, "block_size is None there, 20 here"),
-        ({"exclude": ["2.*"]}, r"exclude is None there, \['2.\*'\] here; p is 72 there, 48 here"),
-        ({"seed": 1}, "seed is 0 there, 1 here"),
+        ({"sparsity": 0.8}, naming("sparsity", 0.9, 0.8)),
+        ({"solver": "cd"}, naming("solver", None, "cd")),
+        ({"samples": 11}, naming("samples", None, 11, "n", 12)),
+        ({"batch": 3}, naming("batch", 2, 3, "n", 12, 8)),
+        ({"ridge": 0.1}, naming("ridge", 0.01, 0.1)),
+        ({"first_order": False}, naming("first_order", None, False)),
+        ({"stages": 6}, naming("stages", 5, 6)),
+        ({"schedule": "linear"}, naming("schedule", None, "linear")),
+        ({"block_size": 20}, naming("block_size", None, 20)),
+        ({"exclude": ["2.*"]}, naming("exclude", None, ["2.*"], "p", 72, 48)),
+        ({"seed": 1}, naming("seed", 0, 1)),
     ],
 )
-def test_other_arguments_are_refused(other: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_other_arguments_are_refused(other: dict[str, Any], message: str, tmp_path: Path) -> None:
     unfinished(tmp_path)
     model = tiny()
-    with pytest.raises(ChitaError, match=f"{StageFile.file} is of another run: {says}; give"):
+    with pytest.raises(ChitaError, match=message):
         prune(model, [points(24)], tmp_path, resume=True, **other)
     assert same(snapshot(model), snapshot(tiny()))
 
@@ -73,9 +77,9 @@ def test_another_model_or_other_data_are_refused(tmp_path: Path) -> None:
     biased = tiny()
     nn.init.ones_(biased[2].bias)
     for model in (tiny(seed=1), biased):
-        with pytest.raises(ChitaError, match="run: the fingerprint of the model at the start is"):
+        with pytest.raises(ChitaError, match=naming(StageFile.file, "model")):
             prune(model, [points(24)], tmp_path, resume=True)
-    with pytest.raises(ChitaError, match="run: the fingerprint of the data is"):
+    with pytest.raises(ChitaError, match=naming(StageFile.file, "data")):
         prune(tiny(), [points(24, seed=1)], tmp_path, resume=True)
 
 
@@ -99,16 +103,16 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
             {"short": content[:-1], "empty": b"", "other": b"text" * 50, "older": older}[damage]
         )
     before = path.read_bytes()
-    with pytest.raises(ChitaError, match=rf"cannot read .*{StageFile.file}.*damaged.*delete it"):
+    with pytest.raises(ChitaError, match=naming(StageFile.file, re.compile("damaged|corrupt"))):
         prune(tiny(), [points(24)], tmp_path, resume=resume)
     assert path.read_bytes() == before
 
 
 def test_a_folder_is_needed(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match="resume=True needs checkpoints"):
+    with pytest.raises(ChitaError, match=naming("resume=True", "checkpoints")):
         prune(tiny(), [points(24)], None, resume=True)
     (tmp_path / "file").touch()
-    with pytest.raises(ChitaError, match="cannot write"):
+    with pytest.raises(ChitaError, match=naming(str(tmp_path / "file"))):
         prune(tiny(), [points(24)], tmp_path / "file")
 
 
@@ -120,5 +124,5 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
         prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
-    assert "going on after stage 2 of 5" in caplog.text
+    assert says(caplog.text, "stage 2", 5)
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import chita
 from chita.curvature.source import LocalModel
-from chita.model.axes import Axes
+from chita.model.layers import Axes
 from chita.pruning.auto.metrics import METRICS, Shape, metric_scale
 from chita.pruning.auto.search import Form
 from chita.pruning.stage_problem import StageProblem

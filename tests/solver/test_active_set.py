@@ -3,9 +3,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.solver.active_set import active_set, step_outside
 from chita.solver.constraints.constraint import top_k
-from chita.solver.iht import iht_cycles, no_refinement, refine_by_backsolve, refine_by_descent
+from chita.solver.iht import (
+    active_set,
+    iht_cycles,
+    no_refinement,
+    refine_by_backsolve,
+    refine_by_descent,
+    step_outside,
+)
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Problem

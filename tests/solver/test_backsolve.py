@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita.errors import ChitaError
-from chita.solver.backsolve import backsolve
+from chita.solver.backsolve import backsolve, damped_solve
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.problem import Problem
 from tests.solver.problems import dense_minimiser, dense_objective, random_problem
@@ -84,3 +84,42 @@ def test_overflow_is_an_error() -> None:
     problem.matrix.whole().fill_(1e200)
     with pytest.raises(ChitaError, match="too large"):
         backsolve(problem, problem.start(14))
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def test_damped_solve_is_the_inverse_of_each() -> None:
+    x, rhs = random(4, 9, 5), random(4, 5, seed=1)
+    solved, jitter = damped_solve(x.mT @ x, 0.3, rhs)
+    damped = x.mT @ x + 0.3 * torch.eye(5, dtype=torch.float64)
+    torch.testing.assert_close(solved, torch.linalg.solve(damped, rhs))
+    assert jitter.tolist() == [0.0] * 4
+
+
+def test_jitter_goes_to_singular_systems_alone() -> None:
+    x = random(3, 9, 5)
+    x[1, :, 4] = x[1, :, 3]
+    systems, rhs = x.mT @ x, random(3, 5, seed=1)
+    systems[1, 4] = systems[1, 3]
+    systems[1, :, 4] = systems[1, :, 3]
+    systems[1, 4, 4] *= 1 - 1e-12  # below singular
+    before = systems.clone()
+    solved, jitter = damped_solve(systems, 0.0, rhs)
+    assert torch.equal(systems, before)
+    assert jitter[0] == jitter[2] == 0
+    assert 0 < float(jitter[1]) < 1e-6 * float(systems[1].diagonal().max())
+    for row in (0, 2):
+        torch.testing.assert_close(solved[row], torch.linalg.solve(systems[row], rhs[row]))
+    raised = systems[1] + jitter[1] * torch.eye(5, dtype=torch.float64)
+    torch.testing.assert_close(raised @ solved[1], rhs[1], rtol=1e-3, atol=1e-3)
+
+
+def test_a_system_of_zeros_survives_and_one_of_infinities_is_told() -> None:
+    zeros, rhs = torch.zeros(2, 3, 3, dtype=torch.float64), random(2, 3)
+    assert bool(damped_solve(zeros, 0.0, rhs)[0].isfinite().all())
+    zeros[1].fill_(torch.inf)
+    with pytest.raises(ChitaError, match="finite"):
+        damped_solve(zeros, 0.0, rhs)

@@ -5,25 +5,26 @@ import pytest
 
 from chita.errors import ChitaError
 from chita.solver.options import Options, Trace
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"iterations": -1}, "iterations must be an integer of at least 0, got -1"),
-        ({"iterations": 2.5}, "iterations must be an integer .* got 2.5"),
-        ({"t_ht": 0}, "t_ht must be an integer of at least 1, got 0"),
-        ({"t_cd": -1}, "t_cd must be an integer of at least 0, got -1"),
-        ({"block_sweeps": -1}, "block_sweeps must be an integer of at least 0, got -1"),
-        ({"gamma": 1.0}, "gamma must be greater than 1, got 1.0"),
-        ({"gamma": float("nan")}, "gamma must be greater than 1, got nan"),
-        ({"gamma": "2"}, "gamma must be a finite number, got '2'"),
-        ({"active": float("inf")}, "active must be a finite number, got inf"),
-        ({"tol": None}, "tol must be a finite number, got None"),
-        ({"active": 0.5}, "active must be at least 1 .* got 0.5"),
-        ({"tol": 1.0}, r"tol must be in \[0, 1\), got 1.0"),
-        ({"inner": "newton"}, "inner must be one of .* got 'newton'"),
-        ({"step": "fixed"}, "step must be one of .* got 'fixed'"),
+        ({"iterations": -1}, naming("iterations", -1)),
+        ({"iterations": 2.5}, naming("iterations", 2.5)),
+        ({"t_ht": 0}, naming("t_ht", 0)),
+        ({"t_cd": -1}, naming("t_cd", -1)),
+        ({"block_sweeps": -1}, naming("block_sweeps", -1)),
+        ({"gamma": 1.0}, naming("gamma", 1.0)),
+        ({"gamma": float("nan")}, naming("gamma", "nan")),
+        ({"gamma": "2"}, naming("gamma", "'2'")),
+        ({"active": float("inf")}, naming("active", "inf")),
+        ({"tol": None}, naming("tol", None)),
+        ({"active": 0.5}, naming("active", 0.5)),
+        ({"tol": 1.0}, naming("tol", 1.0)),
+        ({"inner": "newton"}, naming("inner", "newton")),
+        ({"step": "fixed"}, naming("step", "fixed")),
     ],
 )
 def test_errors_name_the_option(wrong: dict[str, Any], message: str) -> None:
@@ -44,7 +45,7 @@ def test_a_trace_is_spent_at_its_limit() -> None:
 
 def test_unknown_names_are_told() -> None:
     assert Options.named({"iterations": 7, "step": "lipschitz"}).iterations == 7
-    with pytest.raises(ChitaError, match="'rounds' is no option"):
+    with pytest.raises(ChitaError, match=naming("rounds")):
         Options.named({"rounds": 3})
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 
-TIME = 120  # seconds a test may take; a hang is a failure
+from tests.support.processes import quick_context
+
+TIME = 300  # seconds a test may take on a busy machine; a hang is a failure
 
 
 def on_ranks(size: int, work: Callable[..., Any], *args: Any) -> list[Any]:
@@ -20,7 +21,7 @@ def on_ranks(size: int, work: Callable[..., Any], *args: Any) -> list[Any]:
 
     A rank that ended without either gives its exit code. `work` must be importable.
     """
-    context = mp.get_context("spawn")
+    context = quick_context()
     with tempfile.TemporaryDirectory() as folder:
         processes = [
             context.Process(target=_run, args=(rank, size, folder, work, args))

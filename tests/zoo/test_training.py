@@ -8,6 +8,9 @@ from chita.data.dataset import Batches, ImageData
 from chita.data.preprocessing import pad_crop_flip
 from chita.model.accuracy import accuracy
 from chita.zoo.training import Recipe, initialise, train
+from tests.support.messages import naming
+
+pytestmark = pytest.mark.slow
 
 SHORT = Recipe(epochs=1, learning_rate=0.05)
 
@@ -109,12 +112,12 @@ def test_progress_modes_and_global_generator(digits: data.Splits) -> None:
 
 
 def test_divergence_is_an_error(digits: data.Splits) -> None:
-    with pytest.raises(ChitaError, match=r"learning_rate below 1e\+20"):
+    with pytest.raises(ChitaError, match=naming("learning_rate", 1e20)):
         train(zoo.MLPNet(), part(digits.train, 1000), replace(SHORT, learning_rate=1e20))
 
 
 def test_bad_recipes() -> None:
-    with pytest.raises(ChitaError, match="epochs must be at least 1, got 0"):
+    with pytest.raises(ChitaError, match=naming("epochs", 0)):
         Recipe(epochs=0, learning_rate=0.1)
-    with pytest.raises(ChitaError, match="learning_rate must be positive, got nan"):
+    with pytest.raises(ChitaError, match=naming("learning_rate", "nan")):
         Recipe(epochs=1, learning_rate=float("nan"))

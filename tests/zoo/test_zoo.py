@@ -11,6 +11,7 @@ from chita.files.checkpoint import load_checkpoint
 from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.weights import Weights
+from tests.support.messages import naming
 
 SHARED = Path(__file__).parents[2] / "../shared/checkpoints"
 CHECKPOINTS = {
@@ -115,5 +116,5 @@ def test_imagenet_networks_say_how_they_want_pictures(name: str) -> None:
 
 
 def test_unknown_name() -> None:
-    with pytest.raises(ChitaError, match="'vgg' is unknown; known are mlpnet, resnet20"):
+    with pytest.raises(ChitaError, match=naming("vgg", "mlpnet", "resnet20")):
         zoo.get("vgg")

@@ -26,8 +26,9 @@ from chita.paper.schedules import Schedules
 from chita.paper.settings import quick_grid
 from chita.paper.stepsize import StepSize
 from chita.paper.table1 import Table1
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.figures import new_figure
+from chita.report.page.views import OLD_NAMES
 
 SEEDS, QUICK_SEEDS = 5, 1
 TRAINING_SEEDS = 3  # where each cell is a training of many epochs
@@ -74,7 +75,7 @@ BENCHMARKS = {
             samples=250,
         ),
     ),
-    "any": Sizes(AnyNetwork(), AnyNetwork(QUICK_NETWORKS, samples=200)),
+    "robustness": Sizes(AnyNetwork(), AnyNetwork(QUICK_NETWORKS, samples=200)),
 }
 NAMES = ", ".join(BENCHMARKS)
 
@@ -105,6 +106,7 @@ def bench_command(
     imports: Imports = None,
 ) -> None:
     """Make a table or figure of the paper again; what is done already is kept under OUT."""
+    name = OLD_NAMES.get(name, name)
     if name not in BENCHMARKS:
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
     prepare_folder(out)
@@ -119,4 +121,4 @@ def bench_command(
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     run_benchmark(name, benchmark, bench, out)
     written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
-    say(written)
+    show(written)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from chita.cli.source import open_source, random_images
-from chita.cli.trained import Source, SourceNetwork
+from chita.cli.shared_options import Source, SourceNetwork
 from chita.deploy.onnx_file import export_onnx
-from chita.report.console import say
+from chita.report.console import show
+from chita.zoo.trained import find_trained, open_trained, random_images
 
 
 def export_command(
@@ -21,6 +21,8 @@ def export_command(
     network: SourceNetwork = None,
 ) -> None:
     """Write a network as an ONNX file for any batch size, checked against onnxruntime."""
-    known, model = open_source(source, network)
-    worst = export_onnx(model, random_images(known, 2), out)
-    say(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")
+    known, checkpoint = find_trained(source, network)
+    show(f"{known.name} from {checkpoint}")
+    model = open_trained(known, checkpoint, with_data=False).model
+    worst = export_onnx(model.eval(), random_images(known, 2), out)
+    show(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")

@@ -12,8 +12,8 @@ import typer
 from torch import nn
 
 from chita import zoo
-from chita.cli.launch import resumable
-from chita.cli.trained import AsJson, DataName, Device, NetworkName, Seed, ValSplit, open_trained
+from chita.cli.launch import open_with_data, resumable
+from chita.cli.shared_options import AsJson, DataName, Device, NetworkName, Seed, ValSplit
 from chita.errors import ChitaError
 from chita.files.run_folder import write_run
 from chita.files.whole import write_csv
@@ -24,7 +24,7 @@ from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
 from chita.gradual.trainer import train_sparse
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.progress import step_bar
 from chita.zoo import Network
 
@@ -62,7 +62,7 @@ def gradual_command(
     fresh = _starts_fresh(method, checkpoint)
     recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
     with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
-        trained = open_trained(
+        trained = open_with_data(
             known,
             checkpoint,
             data_name,
@@ -99,12 +99,17 @@ def gradual_command(
         "target_sparsity": sparsity,
         "seed": seed,
     }
-    record = {**config, "dense_accuracy": dense_accuracy, **history.to_dict()}
+    record = {
+        **config,
+        "method_title": get_method(method).title,
+        "dense_accuracy": dense_accuracy,
+        **history.to_dict(),
+    }
     if out is not None:
         _write(out, model, known, recipe, history, config=config, record=record)
-    say(_summary(record))
+    show(_summary(record))
     if as_json:
-        say_json(record)
+        show_json(record)
 
 
 def _starts_fresh(method: str, checkpoint: Path | None) -> bool:

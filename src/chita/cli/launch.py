@@ -16,7 +16,10 @@ from rich.console import Console
 from chita.errors import ChitaError
 from chita.files.resumable import KeptRun
 from chita.files.run_folder import prepare_folder
+from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE, Made, Ranks, joined_ranks
+from chita.zoo import Network
+from chita.zoo.trained import Trained, open_trained
 
 
 def pick_device(name: str | None) -> torch.device:
@@ -62,6 +65,36 @@ def first_rank_first(ranks: Ranks, make: Callable[[], Made]) -> Made:
     made = make() if ranks.rank == 0 else None
     ranks.total(0)  # the others wait here, and hear if it failed
     return make() if made is None else made
+
+
+def open_with_data(
+    network: Network,
+    checkpoint: Path | None,
+    data_name: str | None,
+    *,
+    val_split: float | None,
+    seed: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
+    fresh: bool = False,
+) -> Trained:
+    """Open a network (see `chita.zoo.trained.open_trained`), and read its weights and data.
+
+    Rank 0 fetches the data before the other ranks look for them.
+    """
+    trained = open_trained(
+        network,
+        checkpoint,
+        data_name,
+        val_split=val_split,
+        seed=seed,
+        place=place,
+        fresh=fresh,
+    )
+    _ = trained.model  # wrong weights raise an error before data are fetched
+    with step_bar(f"fetching {trained.data_name}") as progress:
+        first_rank_first(ranks, lambda: trained.fetch(progress))
+    return trained
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from chita.files.checkpoint import read_checkpoint, save_checkpoint
-from chita.files.packed.describe import FileReport, describe
+from chita.files.describe import FileReport, describe
 from chita.files.packed.load import load
 from chita.files.packed.write import save
 from chita.files.run_folder import model_file, prepare_file
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 
 
 def pack_command(
@@ -33,7 +33,7 @@ def pack_command(
     prepare_file(out, ".safetensors")
     save(tensors, out)
     after = out.stat().st_size
-    say(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
+    show(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
 
 
 def unpack_command(
@@ -46,7 +46,7 @@ def unpack_command(
     tensors = load(source)
     prepare_file(out, ".safetensors")
     save_checkpoint(tensors, out)
-    say(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
+    show(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
 
 
 def inspect_command(
@@ -60,9 +60,9 @@ def inspect_command(
     """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
     report = describe(model_file(source))
     if as_json:
-        say_json(report.to_dict())
+        show_json(report.to_dict())
     else:
-        say(file_table(report))
+        show(file_table(report))
 
 
 def file_table(report: FileReport) -> Table:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from chita.report.console import say
+from chita.report.console import show
 from chita.report.page.render import PAGE, write_page
 
 
@@ -18,4 +18,4 @@ def report_command(
     out: Annotated[Path | None, typer.Option(help=f"The page; DIR/{PAGE} by default.")] = None,
 ) -> None:
     """Write one HTML page on a run: charts, layers, stages and masks; it needs no network."""
-    say(f"the report is {write_page(folder, out)}")
+    show(f"the report is {write_page(folder, out)}")

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from chita import zoo
-from chita.cli.launch import pick_device
-from chita.cli.trained import (
+from chita.cli.launch import open_with_data, pick_device
+from chita.cli.shared_options import (
     AsJson,
     DataName,
     Device,
@@ -19,7 +19,6 @@ from chita.cli.trained import (
     NetworkName,
     Seed,
     ValSplit,
-    open_trained,
 )
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
@@ -27,7 +26,7 @@ from chita.files.whole import write_csv, write_json
 from chita.pruning.sensitivity.advice import advise
 from chita.pruning.sensitivity.measure import LADDER, sensitivity
 from chita.pruning.sensitivity.show import draw_sensitivity, sensitivity_table
-from chita.report.console import say, say_json
+from chita.report.console import show, show_json
 from chita.report.progress import step_bar
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ def sensitivity_command(
     if out is not None:
         prepare_folder(out)
     place = pick_device(device)
-    trained = open_trained(
+    trained = open_with_data(
         known, checkpoint, data_name, val_split=val_split, seed=seed, place=place
     )
     with step_bar("pruning layer by layer") as progress:
@@ -90,6 +89,6 @@ def sensitivity_command(
             draw_sensitivity(out / "sensitivity.png", result, title=title)
         except ChitaError as error:  # the figures are worth more than their drawing
             logger.warning("sensitivity.png is not drawn: %s", error)
-    say(sensitivity_table(result), str(advice))
+    show(sensitivity_table(result), str(advice))
     if as_json:
-        say_json(record)
+        show_json(record)

@@ -9,14 +9,14 @@ import torch
 import typer
 
 from chita.cli.launch import pick_device
-from chita.cli.source import open_source, random_images
-from chita.cli.trained import AsJson, Device, Source, SourceNetwork
-from chita.deploy.speed import measure_speed
+from chita.cli.shared_options import AsJson, Device, Source, SourceNetwork
+from chita.deploy.fast.accelerate import choices_table
+from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_file
 from chita.files.whole import write_json
-from chita.report.console import say, say_json
-from chita.report.tables import choices_table, comparison_table
+from chita.report.console import show, show_json
+from chita.zoo.trained import find_trained, open_trained, random_images
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -43,15 +43,17 @@ def speed_command(
     if out is not None:
         prepare_file(out, ".json")
     place = pick_device(device)
-    known, model = open_source(source, network)
-    model = model.to(place, DTYPES[dtype])
-    say(f"{known.name} on {place}, threads: {torch.get_num_threads()}, {dtype}")
+    known, checkpoint = find_trained(source, network)
+    show(f"{known.name} from {checkpoint}")
+    model = open_trained(known, checkpoint, with_data=False).model
+    model = model.eval().to(place, DTYPES[dtype])
+    show(f"{known.name} on {place}, threads: {torch.get_num_threads()}, {dtype}")
     found = []
     for size in batch or (1, 32, 256):
         images = random_images(known, size).to(place, DTYPES[dtype])
         found.append(measure_speed(model, images, size))
-        say(choices_table(found[-1].layers), comparison_table(found[-1]))
-    say(*(comparison.advice for comparison in found))
+        show(choices_table(found[-1].layers), comparison_table(found[-1]))
+    show(*(comparison.advice for comparison in found))
     record = {
         "network": known.name,
         "source": source,
@@ -63,4 +65,4 @@ def speed_command(
     if out is not None:
         write_json(out, record)
     if as_json:
-        say_json(record)
+        show_json(record)

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.per_sample import conv2d, linear  # noqa: F401  they register their rules
-from chita.curvature.per_sample.general import general
+from chita.curvature.per_sample.any_layer import any_layer
 from chita.curvature.per_sample.registry import rule_for
 from chita.curvature.row_by_row import Row, dense_gradients
 from chita.model.batch import Batch, tensors_of
+from chita.model.forward import logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, row_losses
-from chita.model.outputs import logits_of, run_model
 from chita.solver.matrix.target import Place
 
 # The bytes that autograd may save for one chunk; gradients and windows need a few times as much.
@@ -158,7 +157,7 @@ def _check_call(call: Call, samples: int) -> None:
 
 def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -> None:
     """Write the gradients of a call; add those of further calls of the same module."""
-    apply = rule_for(call.owner.module) or general
+    apply = rule_for(call.owner.module) or any_layer
     for piece in apply(call, gradient, place.columns.shape[1]):
         weight = call.owner.owned[piece.name]
         write = place.add if weight.name in written else place.put

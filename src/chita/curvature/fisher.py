@@ -16,9 +16,9 @@ from chita.curvature.self_check import self_check
 from chita.curvature.source import CurvatureSource, LocalModel
 from chita.errors import ChitaError
 from chita.model.batch import Batch, tensors_of
+from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
 from chita.model.losses import Loss
-from chita.model.modes import differentiable, evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.division import share_rows

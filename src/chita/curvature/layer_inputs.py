@@ -7,26 +7,22 @@ Only the i x i sums of x x^T are stored; they grow as the layers are called.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.per_sample.conv2d import padded, windows
 from chita.curvature.source import CurvatureSource, LocalModel, no_rows
 from chita.errors import ChitaError
-from chita.model.hooks import Owner, owners
+from chita.model.forward import evaluating
+from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
+from chita.model.layers import kind_of
 from chita.model.losses import Loss, batch_loss
-from chita.model.modes import evaluating
 from chita.model.stream import SampleStream
 from chita.model.weights import Weight, Weights
 
 CHUNK = 64  # samples in a forward pass
-WINDOW_ENTRIES = 1 << 24  # entries of the windows made at a time: 64 MiB in float32
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def input_moments(
     """
     sums = {weight.name: _Sum() for weight in weights}
     total = 0.0
-    with evaluating(model), _watched(_layers(model, weights), sums):
+    with evaluating(model), _summed(_layers(model, weights), sums):
         for batch in stream.take(samples, CHUNK):
             total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
     if not math.isfinite(total):
@@ -115,7 +111,7 @@ def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
     found = [
         owner
         for owner in owners(model, weights)
-        if isinstance(owner.module, (nn.Linear, *CONVOLUTIONS)) and "weight" in owner.owned
+        if kind_of(owner.module).columns is not None and "weight" in owner.owned
     ]
     known = {owner.owned["weight"].name for owner in found}
     for weight in weights:
@@ -127,37 +123,16 @@ def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
     return found
 
 
-@contextmanager
-def _watched(layers: list[Owner], sums: dict[str, _Sum]) -> Iterator[None]:
+def _summed(layers: list[Owner], sums: dict[str, _Sum]) -> AbstractContextManager[None]:
     """Within the context, add the inputs of the layers to the sums of their weights."""
+    names = {owner.module: owner.owned["weight"].name for owner in layers}
 
-    def watch(owner: Owner) -> Any:
-        def note(
-            module: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any], output: Tensor
-        ) -> None:
-            given = args[0] if args else keywords["input"]
-            for x in _as_columns(module, given, output):
-                sums[owner.owned["weight"].name].add(x)
+    def add(layer: nn.Module, args: Args, keywords: Keywords, output: Tensor) -> None:
+        x = first_input(args, keywords)
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        columns = kind_of(layer).columns
+        assert columns is not None
+        for part in columns(layer, x, output):
+            sums[names[layer]].add(part)
 
-        return owner.module.register_forward_hook(note, with_kwargs=True)
-
-    handles = [watch(owner) for owner in layers]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _as_columns(layer: nn.Module, x: Tensor, output: Tensor) -> Iterator[Tensor]:
-    """Yield the inputs that a call multiplies its weights by, (groups, i, N) at a time."""
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
-    if isinstance(layer, nn.Linear):
-        yield x.reshape(1, -1, x.shape[-1]).mT
-        return
-    assert isinstance(layer, CONVOLUTIONS)
-    size = output.shape[-len(layer.kernel_size) :]
-    window = layer.in_channels * math.prod(layer.kernel_size) * math.prod(size)
-    images = padded(layer, x.reshape(-1, *x.shape[-len(size) - 1 :]))
-    for part in torch.split(images, max(1, WINDOW_ENTRIES // window)):
-        yield windows(layer, part[None], size)[0]
+    return watching(names, add)

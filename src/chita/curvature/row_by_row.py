@@ -13,8 +13,8 @@ from torch.autograd.graph import GradientEdge
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch
+from chita.model.forward import differentiable, evaluating
 from chita.model.losses import Loss, batch_loss
-from chita.model.modes import differentiable, evaluating
 from chita.model.weights import Weight, Weights
 from chita.solver.matrix.target import Place
 

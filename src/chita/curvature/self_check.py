@@ -22,9 +22,9 @@ from chita.curvature.batched import Chunk, seen_outputs
 from chita.curvature.per_sample.linear import BLOCK, GPU_BLOCK
 from chita.curvature.row_by_row import plain_row
 from chita.model.batch import Batch, map_tensors
+from chita.model.forward import run_model
 from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
-from chita.model.outputs import run_model
 from chita.solver.matrix.target import Place
 
 FLOOR = 1e-3  # of the norm over all weights; smaller gradients of a weight are rounding errors

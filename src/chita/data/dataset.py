@@ -158,6 +158,16 @@ class Batches:
         self._std = torch.tensor(data.std, dtype=torch.float32, device=device)[:, None, None]
         self._seeds = torch.Generator().manual_seed(seed)
 
+    @property
+    def order_is_fixed(self) -> bool:
+        """Whether every iteration gives the same samples in the same order."""
+        return not self.shuffle and self.augment is None
+
+    @property
+    def repeats_samples(self) -> bool:
+        """Whether every iteration gives the same samples, in any order."""
+        return self.augment is None
+
     def __len__(self) -> int:
         """Batches in one iteration."""
         return -(-self.samples // self.batch_size)

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from chita.deploy.example import check_example, difference, rounding
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_file
 from chita.files.whole import as_path, write_whole
 from chita.model.batch import map_tensors, tensors_of
-from chita.model.example import Example, check_example, difference, rounding
-from chita.model.modes import evaluating
+from chita.model.forward import Example, evaluating
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from chita.deploy.example import agrees, check_example, difference
 from chita.deploy.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
 from chita.deploy.fast.forms import FORMS
 from chita.deploy.onnx_file import onnx_bytes, open_onnx, run_onnx
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example, difference
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
+from chita.report.tables import Table
 
 LAYER_BY_LAYER = "layer by layer"
 ONNX = "onnxruntime"
@@ -153,3 +154,24 @@ def _onnx_path(model: nn.Module, example: Example) -> Path:
     if device_of(model).type != "cpu":
         raise ChitaError("runs on the CPU here")
     return partial(run_onnx, open_onnx(onnx_bytes(model, example)), example)
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Show all paths at one batch size: median, spread and gain over dense."""
+    others = [f"{name} ({reason})" for name, reason in comparison.left_out.items()]
+    caption = f"not timed: {', '.join(others)}" if others else None
+    table = Table("path", title=f"batch {comparison.batch}", caption=caption)
+    for header in ("ms", "IQR", "times as fast", "IQR", "difference"):
+        table.add_column(header, justify="right")
+    dense = comparison.timings[DENSE]
+    for name, timing in comparison.timings.items():
+        low, median, high = timing.gains(dense)
+        table.add_row(
+            name,
+            f"{1e3 * timing.median:.4g}",
+            f"{1e3 * timing.spread:.2g}",
+            f"{median:.2f}",
+            f"{low:.2f} to {high:.2f}",
+            f"{comparison.differences[name]:.1e}",
+        )
+    return table

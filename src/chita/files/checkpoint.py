@@ -1,4 +1,4 @@
-"""Weights in files: safetensors, and the older .pt and .pth read without running their code."""
+"""Checkpoints: read safetensors, .pt and .pth files (without running code), write safetensors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WRAPPERS = ("state_dict", "model")
 
 
 def load_checkpoint(model: nn.Module, path: str | Path) -> None:
-    """Load a checkpoint into the model, which is changed only if every tensor fits.
+    """Load a checkpoint into the model, which changes only if every tensor fits.
 
     Args:
-        model: its state dict says what the checkpoint must hold.
+        model: the model; the checkpoint must have the tensors of its state dict.
         path: a safetensors file, packed by `chita.save` or not, or a .pt or .pth file with a state
-            dict, which may sit under "state_dict" or "model".
+            dict, which may be under the key "state_dict" or "model".
     """
     found = read_checkpoint(path)
     check_fit(model.state_dict(), found, path)
@@ -33,7 +33,7 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> None:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name: safetensors, packed or not, or .pt or .pth."""
+    """Return the tensors of a checkpoint by name: safetensors, packed or not, or .pt or .pth."""
     path = Path(path)
     if path.is_dir():
         raise ChitaError(f"checkpoint {path} is a folder: give a file")
@@ -43,12 +43,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 
 
 def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
-    """Write a model's state dict, or the tensors given, as safetensors.
+    """Write a model's state dict, or the given tensors, as safetensors.
 
-    The file appears at once and whole, or not at all. Tensors that share memory are written each.
+    The file is written atomically. Tensors that share memory are written separately.
     """
     tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
-    # Copies, because safetensors takes no two tensors on the same memory.
+    # Copies, because safetensors rejects tensors that share memory.
     content = safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     )
@@ -65,8 +65,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 def _read_pickled(path: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # the unpickler raises nearly anything on a damaged file
-        reason = "it is damaged, or holds more than tensors, which might run code"
+    except Exception as error:  # the unpickler raises many types of errors on a damaged file
+        reason = "it is damaged, or contains objects other than tensors, which could run code"
         if isinstance(error, OSError):
             reason = str(error)
         raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {reason}") from error
@@ -75,7 +75,7 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
             content = content[wrapper]
     if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
         raise ChitaError(
-            f"checkpoint {path} holds no state dict: expected tensors by name, or such a dict "
+            f"checkpoint {path} contains no state dict: expected a dict of tensors, or such a dict "
             f"under {' or '.join(map(repr, _WRAPPERS))}"
         )
     return content

@@ -1,4 +1,4 @@
-"""Numbers for JSON, which knows none that are not finite."""
+"""Numbers for JSON, which has no infinities and no NaN."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import math
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value, or None if it is infinite or no number."""
+    """Return the value, or None if it is infinite or NaN."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Whether the tensors of a file are those of a model."""
+"""Check that the tensors of a file fit a model."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
 
-NAMED = 10  # names in a message at most
+NAMED = 10  # the most names in a message
 
 
 def check_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: str | Path) -> None:
-    """Refuse tensors of other names or shapes than those wanted, and a model that takes none in.
+    """Raise an error if names or shapes differ, or if the model cannot be written to.
 
     Args:
         wanted: the state dict of the model.
         found: the tensors of the file.
-        path: the file, for the message.
+        path: the file, for the error message.
     """
     _check_names(wanted, found, path)
     for name, tensor in wanted.items():
@@ -46,15 +46,15 @@ def _check_names(
 
 
 def _check_memory(name: str, tensor: Tensor) -> None:
-    """Every entry has a place of its own."""
+    """Raise an error if a tensor has no shape yet or entries that share memory."""
     if is_lazy(tensor):
         raise ChitaError(f"the model's {name!r} has no shape yet: run the model on a batch first")
     if any(
         step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
     ):
         raise ChitaError(
-            f"the model's {name!r} is expanded, so that several entries share a place in memory, "
-            "and cannot be written to: give the model a .clone() of it"
+            f"the model's {name!r} is expanded: several entries share memory, so it cannot be "
+            "written to; replace it by its .clone()"
         )
 
 

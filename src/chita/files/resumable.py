@@ -1,7 +1,7 @@
-"""A run that keeps what it has finished in a file, after which it goes on if it was killed.
+"""Resumable runs: a run stores its finished parts in a file, and continues after them if killed.
 
-One file holds all that the next part needs of those before it. It is replaced at once and whole,
-so that a kill at any moment leaves one finished part or the next, never a mixture.
+One file holds everything that the next part needs from those before it. It is replaced atomically,
+so a kill at any moment leaves a consistent state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class FinishedParts(Protocol):
-    """What the finished parts hand on to the next one, and a row for each of them."""
+    """The state after the finished parts, with a row for each of them."""
 
     @property
     def rows(self) -> Sized: ...
@@ -36,9 +36,9 @@ class Kept(Generic[Finished]):
     """The content of a file.
 
     Attributes:
-        run: all that decides the outcome, by name.
-        total: how many parts the run has.
-        finished: those that are done.
+        run: the settings that determine the outcome, by name.
+        total: the number of parts of the run.
+        finished: the finished parts.
     """
 
     run: Mapping[str, Any]
@@ -47,37 +47,37 @@ class Kept(Generic[Finished]):
 
 
 class KeptRun(ABC, Generic[Finished]):
-    """The file of one run; what kind of file that is, the subclass knows.
+    """The file of one run; a subclass defines its format.
 
     Args:
-        folder: made if it is not there.
-        run: all that decides the outcome, by name; any other run is refused.
-        total: how many parts the run has.
+        folder: the folder of the run; it is made if it does not exist.
+        run: the settings that determine the outcome, by name; a different run raises an error.
+        total: the number of parts of the run.
     """
 
-    file: ClassVar[str]  # its name in the folder
-    part: ClassVar[str]  # what the run finishes one by one, such as "stage"
+    file: ClassVar[str]  # the name of the file in the folder
+    part: ClassVar[str]  # the name of a part, such as "stage"
 
     def __init__(self, folder: Path, run: Mapping[str, Any], total: int) -> None:
         self.path = folder / self.file
-        self.run: dict[str, Any] = json.loads(json.dumps(run))  # tuples as they will come back
+        self.run: dict[str, Any] = json.loads(json.dumps(run))  # tuples become lists, as when read
         self.total = total
 
     @classmethod
     @abstractmethod
     def read(cls, path: Path) -> Kept[Finished]:
-        """What the file holds; any exception stands for a damaged one."""
+        """Return the content of the file; any exception means that it is damaged."""
 
     @abstractmethod
     def write(self, finished: Finished) -> None:
-        """Put these parts in the place of those before."""
+        """Replace the stored parts by these."""
 
     def begin(self, *, resume: bool) -> Finished | None:
-        """The parts to go on after, if there are any and that is what `resume` asks for.
+        """Return the finished parts to continue after; None without them or without `resume`.
 
         Raises:
-            ChitaError: the file is of another run, or damaged, or of a run that is not finished
-                and would be lost without `resume`.
+            ChitaError: the file is damaged or belongs to another run, or an unfinished run would
+                be lost without `resume`.
         """
         folder = self.path.parent
         prepare_folder(folder)
@@ -89,18 +89,18 @@ class KeptRun(ABC, Generic[Finished]):
             return None
         self._check_same(kept.run)
         done = len(kept.finished.rows)
-        logger.info("going on after %s %d of %d", self.part, done, self.total)
+        logger.info("continuing after %s %d of %d", self.part, done, self.total)
         return kept.finished
 
     @classmethod
     def done(cls, folder: Path) -> tuple[int, int] | None:
-        """How many parts of how many the run in `folder` has finished; None if there is none."""
+        """Return the finished and total parts of the run in `folder`; None without a run."""
         kept = cls._find(folder)
         return None if kept is None else (len(kept.finished.rows), kept.total)
 
     @classmethod
     def forget_finished(cls, folder: Path) -> None:
-        """Make room for a new run in `folder`; one that is not finished is not given up for it."""
+        """Delete a finished run in `folder`; raise an error if the run is unfinished."""
         done, total = cls.done(folder) or (0, 0)
         if done < total:
             raise ChitaError(
@@ -116,10 +116,10 @@ class KeptRun(ABC, Generic[Finished]):
             return None
         try:
             return cls.read(path)
-        except Exception as error:  # an unpickler raises nearly anything on a damaged file
+        except Exception as error:  # an unpickler raises many types of errors on a damaged file
             raise ChitaError(
-                f"cannot read {path} as a finished {cls.part}: it is damaged, or no file of "
-                f"chita's ({type(error).__name__}); delete it to start anew"
+                f"cannot read {path} as a finished {cls.part}: it is damaged, or not a file of "
+                f"chita ({type(error).__name__}); delete it to start again"
             ) from error
 
     def _check_same(self, found: Mapping[str, Any]) -> None:
@@ -130,6 +130,6 @@ class KeptRun(ABC, Generic[Finished]):
         ]
         if differences:
             raise ChitaError(
-                f"{self.path} is of another run: {'; '.join(differences)}; give what that run was "
-                "given, or another folder"
+                f"{self.path} is of another run: {'; '.join(differences)}; give the same settings "
+                "or another folder"
             )

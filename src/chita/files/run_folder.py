@@ -1,4 +1,4 @@
-"""The folder a run leaves behind: the pruned model, its masks, the configuration and the result."""
+"""Run folders: the pruned model, its masks, the configuration and the result of a run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MODEL_FILE = "model.safetensors"
 MASKS_FILE = "masks.safetensors"
 CONFIG_FILE = "config.yaml"
 RESULT_FILE = "result.json"
-STAGE_FILE = "stage.safetensors"  # the last finished part of a run, after which it can go on
+STAGE_FILE = "stage.safetensors"  # the last finished part of a run, which can resume after it
 EPOCH_FILE = "epoch.pt"
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make sure that `folder` can be written to, before any work is done for it."""
+    """Make `folder`, and check that it can be written to before any work starts."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -33,20 +33,20 @@ def prepare_folder(folder: Path) -> None:
 
 
 def prepare_file(out: Path, suffix: str) -> None:
-    """Make sure that `out` can be written and is named as its kind, before any work is done.
+    """Check the suffix of `out` and that it can be written, before any work starts.
 
-    A folder that a run fills is made where there is none; one that a file goes into must be there,
-    for its name is rather a slip.
+    Unlike the folder of a run, the folder of a single file must exist, because a missing one is
+    more likely a typing error.
     """
     if out.suffix != suffix or out.is_dir():
         raise ChitaError(f"the file to write must end in {suffix}, got {out}")
     if not out.parent.is_dir():
-        raise ChitaError(f"there is no folder {out.parent} to write {out.name} to: make it first")
+        raise ChitaError(f"there is no folder {out.parent} to write {out.name} to: create it first")
     prepare_folder(out.parent)
 
 
 def model_file(source: Path) -> Path:
-    """The checkpoint that a path stands for: itself, or the model in the folder of a run."""
+    """Return the checkpoint of a path: the path itself, or the model in a run folder."""
     if not source.is_dir():
         return source
     check_finished(source)
@@ -54,12 +54,12 @@ def model_file(source: Path) -> Path:
 
 
 def check_finished(folder: Path) -> None:
-    """Say so if the run that `folder` is of was interrupted before it wrote its model."""
+    """Raise an error if the run in `folder` was interrupted before it wrote its model."""
     for kept in (STAGE_FILE, EPOCH_FILE):
         if (folder / kept).exists() and not (folder / MODEL_FILE).exists():
             raise ChitaError(
-                f"{folder} is of an unfinished run, with {kept} and no {MODEL_FILE}: go on with "
-                "the command that began it and --resume"
+                f"{folder} is of an unfinished run, with {kept} and no {MODEL_FILE}: continue it "
+                "with its command and --resume"
             )
 
 
@@ -74,11 +74,11 @@ def write_run(
     """Write model.safetensors, masks.safetensors, config.yaml and result.json.
 
     Args:
-        folder: made by `prepare_folder`.
-        model: pruned.
+        folder: an existing folder (see `prepare_folder`).
+        model: the pruned model.
         masks: a bool tensor for each pruned parameter, True where a weight is kept.
-        config: what was asked for.
-        record: what came of it.
+        config: the configuration of the run.
+        record: its result.
     """
     save_checkpoint(model, folder / MODEL_FILE)
     save_checkpoint(masks, folder / MASKS_FILE)

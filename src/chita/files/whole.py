@@ -1,4 +1,4 @@
-"""Files that appear at once and whole, or not at all."""
+"""Atomic writes: a file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _UNFINISHED = ".unfinished-"
 
 
 def as_path(path: str | Path) -> Path:
-    """A path as a user gives it, if it is one."""
+    """Return a user's path as a Path; raise an error for other types."""
     if not isinstance(path, (str, os.PathLike)):
         raise ChitaError(f"path must be a str or a Path, got {type(path).__name__}")
     return Path(path)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write the file beside its place and move it there; a failure leaves what was there before."""
+    """Write a temporary file and move it to `path`; a failure leaves an existing file unchanged."""
     prefix = f"{_UNFINISHED}{path.name}-"
     try:
         with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent) as scratch:
@@ -37,16 +37,16 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """The content as JSON to read, in a file that appears whole."""
+    """Write indented JSON atomically."""
     write_whole(path, f"{json.dumps(content, indent=2)}\n".encode())
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Comma-separated values in a file that appears whole.
+    """Write comma-separated values atomically.
 
     Args:
         path: the file.
-        rows: at least one, all with the columns of the first; None is an empty field.
+        rows: at least one row, all with the columns of the first; None is an empty field.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The last finished epoch of a training in a file."""
+"""The file that stores the last finished epoch of a training."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from chita.gradual.history import EpochRow
 
 @dataclass(frozen=True)
 class Finished:
-    """What the finished epochs hand on to the next one.
+    """The state after the finished epochs.
 
     Attributes:
-        rows: one for each of them.
-        model: its state dict.
-        optimizer: its state dict.
-        sparsifier: its state dict.
+        rows: one row per finished epoch.
+        model: the state dict of the model.
+        optimizer: the state dict of the optimizer.
+        sparsifier: the state dict of the sparsifier.
     """
 
     rows: list[EpochRow]
@@ -37,9 +37,9 @@ class EpochFile(KeptRun[Finished]):
     """The file of one training.
 
     Args:
-        folder: made if it is not there.
-        run: all that decides the outcome, by name; any other run is refused.
-        epochs: how many the training has.
+        folder: the folder of the file; it is created if it does not exist.
+        run: everything that determines the outcome, by name; a file of another run is refused.
+        epochs: the number of epochs of the training.
     """
 
     file = EPOCH_FILE

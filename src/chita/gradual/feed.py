@@ -1,6 +1,6 @@
-"""The batches of an epoch: whatever is drawn for it comes from the seed and its number alone.
+"""The batches of an epoch, drawn from the seed and the number of the epoch alone.
 
-So an epoch is the same whether those before it were run in this process or in one that was killed.
+An epoch is therefore the same in a resumed training.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from chita.solver.ranks import ALONE, Ranks
 
 
 class Feed:
-    """Batches of training images as they are stored; the training step normalises them.
+    """Batches of unnormalised training images; the training step normalises them.
 
-    What is left of an epoch after its last whole batch is dropped, so that all have one shape.
+    An incomplete batch at the end of an epoch is dropped, so that all batches have one shape.
 
     Args:
-        data: the training images; those in memory are moved to `device` once.
-        batch_size: images in a batch of all ranks together.
-        augment: what is done to the images.
-        seed: of the orders and the augmentation.
-        device: where the batches are made.
-        ranks: that get an equal part of each batch.
+        data: the training images; images in memory are moved to `device` once.
+        batch_size: the images in a batch, over all ranks.
+        augment: the augmentation, if any.
+        seed: the seed of the order and of the augmentation.
+        device: the device of the batches.
+        ranks: the ranks, each of which gets an equal part of each batch.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Feed:
         self._ranks = ranks
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return len(self._data) // self.batch_size
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's part of each batch: (B, C, H, W) uint8 images and (B,) labels."""
+        """Yield this rank's part of each batch: (B, C, H, W) uint8 images and (B,) labels."""
         share = self.batch_size // self._ranks.size
         order = torch.randperm(len(self._data), generator=_generator(self._seed, number))
         parts = order[: len(self) * self.batch_size].view(len(self), self._ranks.size, share)
@@ -81,16 +81,16 @@ class Feed:
             yield from zip(*(torch.split(each, share) for each in whole), strict=True)
 
     def calibration(self, number: int) -> Calibration:
-        """Normalised batches for a pruning step before that epoch."""
+        """Return normalised batches for a pruning step before an epoch."""
         return Calibration(
             self._data, self.batch_size, seed=seed_of(self._seed, number), device=self._device
         )
 
 
 class Calibration:
-    """Images without augmentation, in an order that is the same at each iteration and on all ranks.
+    """Images without augmentation, in the same order at each iteration and on all ranks.
 
-    Nothing is done for epochs before which no data are asked for.
+    Images are read only when the object is iterated.
     """
 
     def __init__(self, data: Images, batch_size: int, *, seed: int, device: torch.device) -> None:
@@ -108,13 +108,13 @@ class Calibration:
 
 
 def seed_of(*key: int) -> int:
-    """A seed for each key, unlike those of its neighbours."""
+    """Return a seed that depends on all numbers of a key."""
     return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "big")
 
 
 @contextmanager
 def drawing(seed: int, place: torch.device) -> Iterator[None]:
-    """What layers such as dropout draw comes from the seed; the global generators come back."""
+    """Seed the random numbers of layers such as dropout, and restore the generators afterwards."""
     gpus = [place] if place.type == "cuda" else []
     with torch.random.fork_rng(gpus):
         torch.default_generator.manual_seed(seed)

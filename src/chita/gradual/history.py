@@ -1,4 +1,4 @@
-"""What became of each epoch, as rows and as a figure."""
+"""The epochs of a training, as rows and as a figure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class EpochRow:
 
     Attributes:
         epoch: 1, 2, ...
-        pruned: whether a pruning step of the schedule came before it.
-        sparsity: of the prunable weights in the forward pass, at its end.
-        learning_rate: at its first step.
-        last_learning_rate: at its last step.
-        loss: the mean over its steps, without what a method adds to it.
-        accuracy: in percent of the test set, at its end.
-        seconds: that it took, pruning and testing included.
+        pruned: whether a pruning step preceded the epoch.
+        sparsity: the sparsity of the prunable weights in the forward pass, at the end.
+        learning_rate: the learning rate at the first step.
+        last_learning_rate: the learning rate at the last step.
+        loss: the mean loss over the steps, without the penalty of a method.
+        accuracy: the test accuracy at the end, in percent.
+        seconds: the time for pruning, training and testing.
     """
 
     epoch: int
@@ -37,7 +37,7 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class History:
-    """The epochs, and the sparse network that came of them.
+    """The epochs of a training and the resulting network.
 
     Attributes:
         rows: one for each epoch.
@@ -53,20 +53,20 @@ class History:
 
     @property
     def sparsity(self) -> float:
-        """Of the prunable weights."""
+        """The sparsity of the prunable weights."""
         return 1 - self.nonzeros / self.weights
 
     @property
     def seconds(self) -> float:
-        """Of all epochs."""
+        """The time of all epochs."""
         return sum(row.seconds for row in self.rows)
 
     def table(self) -> list[dict[str, Any]]:
-        """The epochs, for CSV and JSON."""
+        """Return the epochs for CSV and JSON."""
         return [asdict(row) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return all values for JSON."""
         return {
             "accuracy": self.accuracy,
             "sparsity": self.sparsity,
@@ -78,7 +78,7 @@ class History:
 
 
 def draw_history(path: Path, rows: Sequence[EpochRow], *, title: str) -> None:
-    """Accuracy and learning rate over the epochs, with the sparsity after each pruning step."""
+    """Draw accuracy and learning rate over the epochs, with the sparsity of each pruning step."""
     figure = new_figure(6.4, 5.0)
     above, below = figure.subplots(2, sharex=True)
     ends = [row.epoch for row in rows]

@@ -1,4 +1,4 @@
-"""Gradual pruning in the Hugging Face Trainer: a callback. Needs the extra `transformers`."""
+"""A callback for gradual pruning in the Hugging Face Trainer (extra `transformers`)."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ STATE_FILE = "gradual_pruner.pt"  # in each checkpoint of the Trainer
 
 
 class GradualPruningCallback(TrainerCallback):
-    """Prunes a model while the Trainer trains it.
+    """Prune a model while the Trainer trains it.
 
-    Every checkpoint of the Trainer also gets a file with the pruner's state, and
-    `train(resume_from_checkpoint=...)` goes on from it.
+    Each checkpoint of the Trainer contains the pruner's state, from which
+    `train(resume_from_checkpoint=...)` continues.
 
     Args:
-        schedule: when to prune to which sparsity.
-        batches: calibration data, dicts with the labels; not the Trainer's own loader, which is in
-            use when a pruning step is due.
-        unit: what the schedule counts, epochs or steps of the optimizer.
-        arguments: of `GradualPruner`, such as method, samples and exclude.
+        schedule: the pruning steps.
+        batches: calibration data, dicts with labels. Do not pass the Trainer's own loader, which is
+            in use when a pruning step happens.
+        unit: the unit of time of the schedule, epochs or optimizer steps.
+        arguments: arguments of `GradualPruner`, such as method, samples and exclude.
 
     Attributes:
         pruner: the GradualPruner, once training has started.
@@ -64,8 +64,8 @@ class GradualPruningCallback(TrainerCallback):
             file = _state_file(args, state)
             if not file.exists():
                 raise ChitaError(
-                    f"training goes on at step {state.global_step}, and {file} is not there: "
-                    "resume from a checkpoint in output_dir that was written with this callback"
+                    f"cannot resume at step {state.global_step}: {file} does not exist; resume "
+                    "from a checkpoint in output_dir that was written with this callback"
                 )
             self.pruner.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
 

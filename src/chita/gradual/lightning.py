@@ -1,4 +1,4 @@
-"""Gradual pruning in Lightning: a callback of its Trainer. Needs the extra `lightning`."""
+"""A callback for gradual pruning in the Lightning Trainer (extra `lightning`)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ except ImportError as error:
 
 
 class GradualPruning(Callback):
-    """Prunes a LightningModule while a Trainer fits it.
+    """Prune a LightningModule while a Trainer fits it.
 
-    The gradients are those of loss(module(inputs), targets): `forward` is called, and not
-    `training_step`. The Trainer's checkpoints hold the pruner's state, and `fit(ckpt_path=...)`
-    goes on from it.
+    The gradients are those of loss(module(inputs), targets), computed with `forward` and not with
+    `training_step`. The Trainer's checkpoints contain the pruner's state, from which
+    `fit(ckpt_path=...)` continues.
 
     Args:
-        schedule: when to prune to which sparsity.
-        batches: calibration data as `chita.prune` takes them; not the loader that the Trainer reads
-            from, which may be in use when a pruning step is due.
-        unit: what the schedule counts, epochs or steps of the optimizer.
-        arguments: of `GradualPruner`, such as method, loss, samples and exclude.
+        schedule: the pruning steps.
+        batches: calibration data, as in `chita.prune`. Do not pass the Trainer's own loader, which
+            may be in use when a pruning step happens.
+        unit: the unit of time of the schedule, epochs or optimizer steps.
+        arguments: arguments of `GradualPruner`, such as method, loss, samples and exclude.
 
     Attributes:
         pruner: the GradualPruner, once training has started.
@@ -52,7 +52,7 @@ class GradualPruning(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if len(trainer.optimizers) != 1:
             raise ChitaError(
-                f"gradual pruning takes one optimizer, and the module has {len(trainer.optimizers)}"
+                f"gradual pruning needs one optimizer, but the module has {len(trainer.optimizers)}"
             )
         (optimizer,) = trainer.optimizers
         self.pruner = GradualPruner(pl_module, optimizer, self._schedule, **self._arguments)

@@ -1,4 +1,4 @@
-"""The mask: pruned weights stay zero whatever the optimizer does."""
+"""The mask, which keeps pruned weights at zero during training."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from chita.model.weights import Weights
 
 
 class Mask:
-    """Which weights are kept; the others are put back to zero after each step of the optimizer.
+    """A mask over the prunable weights that is applied after each optimizer step.
 
-    So are the optimizer's averages of their gradients: a weight that comes back later starts
-    without momentum. The model itself is left alone: no wrapped modules, no renamed keys.
+    The optimizer's averages for pruned weights are set to zero, too, so that a weight that grows
+    back later starts without momentum. Modules are not wrapped and keys are not renamed.
 
     Args:
-        weights: the prunable weights, p in all.
-        optimizer: that steps them.
+        weights: the prunable weights, p in total.
+        optimizer: the optimizer of these weights.
     """
 
     def __init__(self, weights: Weights, optimizer: Optimizer) -> None:
@@ -28,7 +28,7 @@ class Mask:
 
     @property
     def kept(self) -> Tensor:
-        """(p,) bool, in the order of the flat vector."""
+        """The kept weights, (p,) bool, in the order of the flat vector."""
         return torch.cat([factor.flatten() for factor in self._factors]) != 0
 
     @kept.setter
@@ -40,7 +40,7 @@ class Mask:
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Zero the pruned weights and what the optimizer remembers of them."""
+        """Set the pruned weights and the optimizer's averages for them to zero."""
         torch._foreach_mul_(self._parameters, self._factors)
         averages: list[Tensor] = []
         factors: list[Tensor] = []
@@ -53,7 +53,9 @@ class Mask:
             torch._foreach_mul_(averages, factors)
 
     def release(self) -> None:
-        """Let go of the optimizer: from now on nothing keeps the weights at zero."""
+        """Remove the optimizer hook; the mask is no longer applied."""
         self._hook.remove()
-        with torch.no_grad():  # factors make -0.0 of negative weights: a packed file stores those
+        with (
+            torch.no_grad()
+        ):  # factors turn negative weights into -0.0, which a packed file would store
             torch._foreach_add_(self._parameters, 0.0)

@@ -1,4 +1,4 @@
-"""The registry: every way to train a sparse network, by the name that users call it."""
+"""The registry of the methods that train a sparse network."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from chita.model.weights import Patterns
 
 @dataclass(frozen=True)
 class GradualMethod:
-    """A way to train a sparse network.
+    """A method that trains a sparse network.
 
     Attributes:
-        title: as the paper's tables write it.
-        build: makes its sparsifier from the model, the optimizer, the plan of the training, the
-            keyword include and settings of its own.
-        from_scratch: whether it starts from fresh weights and not from trained ones.
+        title: the name in the paper's tables.
+        build: creates the sparsifier from the model, the optimizer, the training plan, the keyword
+            include and the settings of the method.
+        from_scratch: whether training starts from random weights instead of trained ones.
     """
 
     title: str
@@ -41,7 +41,7 @@ class GradualMethod:
 
 
 def _pruner(method: str, **defaults: Any) -> Callable[..., Sparsifier]:
-    """The gradual pruner with a method of `chita.prune`."""
+    """Return a function that builds a GradualPruner with a method of `chita.prune`."""
 
     def build(
         model: nn.Module,
@@ -71,14 +71,14 @@ METHODS: dict[str, GradualMethod] = {
     "snfs": GradualMethod("SNFS", SNFS, from_scratch=True),
     "dnw": GradualMethod("DNW", DNW, from_scratch=True),
 }
-# What the methods are compared with: trained from fresh weights for as long, without pruning.
+# The reference: a training of the same length from random weights, without pruning.
 REFERENCES: dict[str, GradualMethod] = {
     "dense": GradualMethod("Dense, same epochs", Dense, from_scratch=True),
 }
 
 
 def get_method(name: str) -> GradualMethod:
-    """The method or the reference of that name."""
+    """Return the method or reference with a name."""
     known = METHODS | REFERENCES
     if name not in known:
         raise ChitaError(f"method must be one of {', '.join(known)}, got {name!r}")
@@ -94,15 +94,15 @@ def make_sparsifier(
     include: Patterns = None,
     **settings: Any,
 ) -> Sparsifier:
-    """The sparsifier of a method, for a training that is planned.
+    """Create the sparsifier of a method for a training plan.
 
     Args:
         name: in METHODS or REFERENCES.
-        model: whose weights are trained.
-        optimizer: that trains them; it must still take in the sparsifier's groups.
-        plan: of the training.
+        model: the model to train.
+        optimizer: its optimizer; add the sparsifier's parameter groups to it afterwards.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
-        settings: of the method: arguments of `chita.prune` for those that go through it.
+        settings: settings of the method; arguments of `chita.prune` for methods that call it.
     """
     build = get_method(name).build
     try:

@@ -1,10 +1,9 @@
-"""GradualPruner: pruning steps in anybody's training loop (section 4.2)."""
+"""GradualPruner: pruning steps inside any training loop (section 4.2)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from numbers import Integral
 from typing import Any
 
@@ -16,10 +15,11 @@ from chita.errors import ChitaError
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
+from chita.model.forward import unwrapped
 from chita.model.losses import Loss
-from chita.model.unwrap import unwrapped
 from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
+from chita.pruning.declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import fingerprint
@@ -28,38 +28,38 @@ from chita.solver.ranks import joined_ranks
 
 logger = logging.getLogger(__name__)
 
-# What the schedule decides is not for the caller to give.
-SETTINGS = {field.name for field in fields(PruneConfig)} - {
+# Options of chita.prune that the schedule decides, and floors, which search for a sparsity.
+SCHEDULED = (
     *("sparsity", "method", "stages", "schedule", "start", "hold"),
-    *("max_loss_increase", "min_accuracy"),  # which search for a sparsity
-}
+    *("max_loss_increase", "min_accuracy"),
+)
+SETTINGS = [name for name in options_of(PruneConfig) if name not in SCHEDULED]
 
 
 class GradualPruner(Sparsifier):
-    """Prunes a model step by step while somebody else's loop trains it.
+    """Prune a model step by step while a training loop trains it.
 
-    Between two pruning steps the pruned weights stay zero whatever the optimizer does, by a hook
-    on its steps. Nothing is wrapped or renamed. In a process group of torch.distributed all ranks
-    must prune at the same time, and all get the same masks.
+    Between two pruning steps a hook on the optimizer keeps the pruned weights at zero. Modules are
+    not wrapped and keys are not renamed. In a process group of torch.distributed, all ranks must
+    prune at the same time; they get the same masks.
 
     Args:
-        model: what is trained, bare or wrapped by DistributedDataParallel or torch.compile.
-        optimizer: that steps it; it must be made before.
-        schedule: when to prune to which sparsity, or only the sparsities, one for each call of
-            `step`.
-        method: of `chita.prune`.
+        model: the model, plain or wrapped by DistributedDataParallel or torch.compile.
+        optimizer: the optimizer of the model.
+        schedule: the pruning steps, or only their sparsities, one for each call of `step`.
+        method: a method of `chita.prune`.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
-        stages: of each pruning step, from the sparsity of the one before to its own: more than one
-            makes it CHITA++, on gradients taken anew for each stage.
-        arguments: others of `chita.prune`, such as samples, batch, ridge, block_size, first_order,
-            include, exclude and seed. Each step draws its samples from the next seed.
+        stages: the stages of each pruning step, from the previous sparsity to its own. More than
+            one recomputes the gradients at each stage, as in CHITA++.
+        arguments: other options of `chita.prune`, such as samples, batch, ridge, block_size,
+            first_order, include, exclude and seed. Each pruning step increases the seed by 1.
 
     Attributes:
-        sparsities: of all pruning steps.
-        steps_done: how many of them were made.
+        sparsities: the sparsities of all pruning steps.
+        steps_done: the number of finished pruning steps.
 
     Raises:
-        ChitaError: an argument does not fit; the message says how.
+        ChitaError: an argument is invalid.
     """
 
     def __init__(
@@ -78,11 +78,13 @@ class GradualPruner(Sparsifier):
             self._epochs, schedule = schedule.epochs, schedule.sparsities
         self.sparsities = check_sparsities(schedule)
         self.steps_done = 0
-        if unknown := sorted(arguments.keys() - SETTINGS):
-            raise ChitaError(
-                f"{unknown[0]} is no argument here, where the schedule says how sparse each step "
-                f"is; those are {sorted(SETTINGS)}"
-            )
+        for name in arguments:
+            if name in SCHEDULED:
+                raise ChitaError(
+                    f"{name} cannot be set here, since the schedule decides the sparsity of each "
+                    f"step; the options are {SETTINGS}"
+                )
+        check_names(arguments, SETTINGS, "GradualPruner")
         arguments = {**arguments, "method": method, "stages": stages}
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
@@ -94,20 +96,20 @@ class GradualPruner(Sparsifier):
 
     @property
     def masks(self) -> dict[str, Tensor]:
-        """Which weights are kept: a bool tensor for each prunable parameter, by name."""
+        """The masks by parameter name; True marks a kept weight."""
         return {n: mask.clone() for n, mask in self.weights.split(self._mask.kept).items()}
 
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
-        """Make the pruning steps that are due before `epoch` and were not made yet.
+        """Run the pruning steps that are due before `epoch`.
 
         Args:
-            epoch: 0, 1, ...; or the number of steps of the optimizer, if the schedule counts these.
+            epoch: 0, 1, ...; or the number of optimizer steps, if the schedule counts those.
             batches: calibration data for `step`.
         """
         if self._epochs is None:
             raise ChitaError(
-                "a schedule of sparsities alone does not say when to prune: call step(batches), or "
-                "give a PruningSchedule"
+                "schedule has sparsities but no epochs: call step(batches), or pass a "
+                "PruningSchedule"
             )
         if not isinstance(epoch, Integral):
             raise ChitaError(f"epoch must be an integer, got {epoch!r}")
@@ -116,12 +118,12 @@ class GradualPruner(Sparsifier):
                 self.step(batches)
 
     def step(self, batches: Iterable[Any]) -> PruneResult:
-        """The next pruning step: `chita.prune` to the next sparsity, which the mask then keeps.
+        """Run the next pruning step: prune to the next sparsity and update the mask.
 
-        Modes, gradients and batch norm of the model stay as they are.
+        The training mode, the gradients and the batch norm statistics do not change.
 
         Args:
-            batches: calibration data as `chita.prune` takes them.
+            batches: calibration data, as in `chita.prune`.
         """
         if self.steps_done == len(self.sparsities):
             raise ChitaError(f"all {self.steps_done} pruning steps of the schedule are done")
@@ -136,20 +138,20 @@ class GradualPruner(Sparsifier):
             progress=False,
             **{**self._arguments, "seed": seed},
         )
-        # A weight that no gradient reaches is left alone by this step, and keeps its mask.
+        # A weight that no gradient reaches is not pruned in this step and keeps its mask.
         self._mask.kept = self._flat({**self.masks, **result.masks})
         self.steps_done += 1
         self._check_ranks()
         return result
 
     def apply_to(self, model: nn.Module) -> None:
-        """Zero the pruned weights of a copy of the model, such as an average of its weights."""
+        """Set the pruned weights to zero in a copy of the model, such as a weight average."""
         apply_masks(unwrapped(model), self.masks)
 
     def finalize(self) -> None:
-        """Leave the loop: the pruned weights are zero, and nothing watches the optimizer."""
+        """Apply the mask a last time and remove the optimizer hook."""
         if left := len(self.sparsities) - self.steps_done:
-            logger.warning("the schedule ends with %d pruning steps that were not made", left)
+            logger.warning("%d pruning steps of the schedule were not run", left)
         self._mask.apply()
         self._mask.release()
 
@@ -165,14 +167,14 @@ class GradualPruner(Sparsifier):
         own = self.state_dict()
         if not isinstance(state, Mapping) or not own.keys() <= state.keys():
             raise ChitaError(
-                f"state must be what state_dict() of a GradualPruner gives, with {list(own)}, got "
+                f"state must come from GradualPruner.state_dict(), with {list(own)}, got "
                 + (f"a dict with {list(state)}" if isinstance(state, Mapping) else repr(state))
             )
         for key in ("sparsities", "epochs"):
             if state[key] != own[key]:
                 raise ChitaError(
-                    f"the state is of a schedule with the {key} {state[key]}, and this one has "
-                    f"{own[key]}"
+                    f"the state belongs to a schedule with {key}={state[key]}, but this schedule "
+                    f"has {key}={own[key]}"
                 )
         shapes, expected = (
             {name: tuple(mask.shape) for name, mask in masks.items()}
@@ -180,37 +182,37 @@ class GradualPruner(Sparsifier):
         )
         if shapes != expected:
             raise ChitaError(
-                f"the state has masks for {shapes}, and the prunable weights are {expected}"
+                f"the state has masks for {shapes}, but the prunable weights are {expected}"
             )
         self.steps_done = state["steps_done"]
         self._mask.kept = self._flat(state["masks"])
 
     def _flat(self, masks: dict[str, Tensor]) -> Tensor:
-        """(p,) bool."""
+        """Concatenate masks to a (p,) bool vector."""
         return torch.cat([masks[weight.name].flatten() for weight in self.weights])
 
     def _check_optimizer(self, optimizer: Optimizer) -> None:
-        """A weight that another optimizer steps would not stay zero."""
+        """Check that the optimizer holds all prunable weights, since others would not stay zero."""
         if not hasattr(optimizer, "register_step_post_hook"):
             raise ChitaError(
-                "optimizer must be the torch.optim.Optimizer that steps the model, got "
+                "optimizer must be the torch.optim.Optimizer of the model, got "
                 f"{type(optimizer).__name__}"
             )
         stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for weight in self.weights:
             if weight.parameter.requires_grad and id(weight.parameter) not in stepped:
                 raise ChitaError(
-                    f"the optimizer does not step {weight.name!r}, a prunable weight that takes "
-                    f"gradients: give the optimizer that does, or exclude={weight.name!r}"
+                    f"the optimizer does not contain the prunable weight {weight.name!r}: pass the "
+                    f"optimizer that does, or exclude={weight.name!r}"
                 )
 
     def _check_ranks(self) -> None:
-        """Ranks that saw different data may have pruned different weights."""
+        """Check that all ranks pruned the same weights; other data may lead to other masks."""
         with joined_ranks() as ranks:
             if ranks.size == 1:
                 return
             own = fingerprint([("weights", self.weights.vector()), ("kept", self._mask.kept)])
             if not ranks.all(own == ranks.from_first(lambda: own)):
                 raise ChitaError(
-                    "the ranks have pruned different weights: give all of them the same batches"
+                    "the ranks have pruned different weights: pass the same batches on every rank"
                 )

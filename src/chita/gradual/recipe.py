@@ -1,4 +1,4 @@
-"""How a network is trained while it is pruned: a recipe in YAML, checked before any work starts."""
+"""The recipe of a training with pruning steps, read from YAML."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ _SHIPPED = Path(__file__).parent / "recipes"
 
 @dataclass(frozen=True)
 class GradualRecipe:
-    """SGD between pruning steps, the learning rate on a cosine that restarts at each of them.
+    """SGD with a cosine learning rate that restarts at each pruning step.
 
     Args:
-        epochs: in all.
-        batch_size: images in a step, of all ranks together.
-        learning_rate: at the start and after each pruning step.
-        final_learning_rate: before the next one, and at the end.
-        momentum: of SGD.
-        weight_decay: of SGD.
+        epochs: the number of epochs.
+        batch_size: the images in a step, over all ranks.
+        learning_rate: the rate at the start and after each pruning step.
+        final_learning_rate: the rate before the next pruning step and at the end.
+        momentum: the momentum of SGD.
+        weight_decay: the weight decay of SGD.
         label_smoothing: the share of each target that is spread over all classes.
         augment: "pad-crop-flip", "random-resized-crop" or None.
-        first_sparsity: of the first pruning step, before the first epoch.
-        pruning_steps: the first one and those after it.
-        pruning_interval: from one to the next, as a share of the epochs.
-        methods: settings by the name of a method, such as samples and block_size.
+        first_sparsity: the sparsity of the first pruning step, before the first epoch.
+        pruning_steps: the number of pruning steps.
+        pruning_interval: the time between two pruning steps, as a share of the epochs.
+        methods: settings of methods by name, such as samples and block_size.
     """
 
     epochs: int
@@ -75,28 +75,28 @@ class GradualRecipe:
         return max(1, round(self.pruning_interval * self.epochs))
 
     def schedule(self, sparsity: float) -> PruningSchedule:
-        """The pruning steps on the way to the sparsity that is asked for."""
+        """Return the pruning steps that lead to a sparsity."""
         return polynomial(
             sparsity, first=self.first_sparsity, steps=self.pruning_steps, every=self._every
         )
 
     def augmentation(self) -> Augmentation | None:
-        """What is done to training images."""
+        """Return the augmentation of the training images."""
         return None if self.augment is None else AUGMENTATIONS[self.augment]
 
 
 def read_recipe(path: str | Path) -> GradualRecipe:
-    """The recipe in a YAML file: the arguments of `GradualRecipe` by name."""
+    """Read a recipe from a YAML file with the arguments of `GradualRecipe`."""
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ChitaError(f"cannot read the recipe {path}: {error}") from error
     known = [each.name for each in fields(GradualRecipe)]
     if not isinstance(content, dict):
-        raise ChitaError(f"recipe {path} must hold names and values ({', '.join(known)})")
+        raise ChitaError(f"recipe {path} must be a mapping with keys among {', '.join(known)}")
     if unknown := [str(name) for name in content if name not in known]:
         raise ChitaError(
-            f"recipe {path} has unknown names: {', '.join(unknown)}; known are {', '.join(known)}"
+            f"recipe {path} has unknown keys: {', '.join(unknown)}; use {', '.join(known)}"
         )
     if missing := [name for name in ("epochs", "batch_size") if name not in content]:
         raise ChitaError(f"recipe {path} lacks {' and '.join(missing)}")
@@ -107,13 +107,11 @@ def read_recipe(path: str | Path) -> GradualRecipe:
 
 
 def shipped_recipe(network: str) -> GradualRecipe:
-    """The recipe inside the package for a network of the zoo."""
+    """Return the recipe that ships with chita for a network of the zoo."""
     path = _SHIPPED / f"{network}.yaml"
     if not path.exists():
         known = ", ".join(sorted(each.stem for each in _SHIPPED.glob("*.yaml")))
-        raise ChitaError(
-            f"no recipe for {network} ships with chita, only for {known}: give --recipe FILE"
-        )
+        raise ChitaError(f"chita has no recipe for {network}, only for {known}: pass --recipe FILE")
     return read_recipe(path)
 
 
@@ -157,5 +155,5 @@ _RULES: dict[str, Rule] = {
     "first_sparsity": _SHARE,
     "pruning_steps": _COUNT,
     "pruning_interval": _SHARE,
-    "methods": (_are_settings, "settings by name under the name of each method"),
+    "methods": (_are_settings, "a mapping of method names to settings"),
 }

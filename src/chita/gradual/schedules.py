@@ -1,7 +1,7 @@
-"""When pruning steps happen during training, to which sparsity, and the learning rate between them.
+"""Schedules of pruning steps during training, and the learning rate between them.
 
-Time is counted in epochs here. A loop that counts the steps of its optimizer instead uses the same
-schedules: `every=1000` is then a thousand of these.
+Time is counted in epochs. A training loop that counts optimizer steps can use the same schedules:
+`every=1000` then means 1000 steps.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Literal, get_args
 from chita.errors import ChitaError
 from chita.pruning.schedule import sparsities as spread
 
-Unit = Literal["epoch", "step"]  # what a schedule counts
+Unit = Literal["epoch", "step"]  # the unit of time of a schedule
 
 
 @dataclass(frozen=True)
 class PruningSchedule:
-    """Pruning steps, each before an epoch.
+    """Pruning steps, each of which happens before an epoch.
 
     Attributes:
         epochs: the epochs before which a pruning step happens, increasing; the first epoch is 0.
-        sparsities: what each step prunes to, never falling.
+        sparsities: the sparsity after each step, non-decreasing.
     """
 
     epochs: tuple[int, ...]
@@ -43,24 +43,24 @@ class PruningSchedule:
         if len(self.epochs) != len(self.sparsities):
             raise ChitaError(
                 f"{len(self.epochs)} epochs with {len(self.sparsities)} sparsities: "
-                "each pruning step has one of both"
+                "give one epoch and one sparsity for each pruning step"
             )
 
 
 def polynomial(
     target: float, *, first: float = 0.5, steps: int = 7, every: int = 12, begin: int = 0
 ) -> PruningSchedule:
-    """Zhu and Gupta's cubic: target + (first - target) (1 - t / (steps - 1))^3 at step t.
+    """Return Zhu and Gupta's cubic: target + (first - target) (1 - t / (steps - 1))^3 at step t.
 
-    The defaults are the paper's: 50 % first, six more steps, 12 epochs between them. With 28 epochs
-    after the last step there are 100.
+    The defaults are the paper's: 50 % first, then six more steps with 12 epochs between them. With
+    28 epochs after the last step, training takes 100 epochs.
 
     Args:
         target: the sparsity of the last step, in [0, 1).
-        first: the sparsity of the first step (the target, if that is lower).
-        steps: how many pruning steps there are.
-        every: epochs between two of them.
-        begin: the epoch before which the first one happens.
+        first: the sparsity of the first step, at most the target.
+        steps: the number of pruning steps.
+        every: the number of epochs between two steps.
+        begin: the epoch before which the first step happens.
     """
     return _spread("polynomial", target, first=first, steps=steps, every=every, begin=begin)
 
@@ -68,12 +68,15 @@ def polynomial(
 def linear(
     target: float, *, first: float = 0.5, steps: int = 7, every: int = 12, begin: int = 0
 ) -> PruningSchedule:
-    """Equal increments: first + (target - first) t / (steps - 1). Arguments as in `polynomial`."""
+    """Return equal increments, first + (target - first) t / (steps - 1).
+
+    The arguments are those of `polynomial`.
+    """
     return _spread("linear", target, first=first, steps=steps, every=every, begin=begin)
 
 
 def one_shot(target: float, *, at: int = 0) -> PruningSchedule:
-    """All at once before the epoch `at`; the epochs after it fine-tune."""
+    """Prune once, before the epoch `at`; the epochs after it fine-tune."""
     return PruningSchedule((at,), (target,))
 
 
@@ -85,17 +88,17 @@ def cosine_restarts(
     highest: float = 0.1,
     lowest: float = 1e-5,
 ) -> float:
-    """The paper's learning rate: half a cosine between two pruning steps, from the top at each.
+    """Return the paper's learning rate: a half cosine that restarts at each pruning step.
 
-    lowest + (highest - lowest) (1 + cos(pi (e - e1) / (e2 - e1))) / 2 between e1 and e2. The start
-    and the end of training bound the first and the last stretch.
+    It is lowest + (highest - lowest) (1 + cos(pi (e - e1) / (e2 - e1))) / 2 between the pruning
+    steps e1 and e2. The first interval begins, and the last one ends, with the training.
 
     Args:
-        epoch: e, with the fraction of the epoch that is done; after the end, the rate is `lowest`.
-        schedule: whose epochs restart the cosine.
-        total_epochs: the end of training.
-        highest: the rate at the start of each stretch.
-        lowest: the rate that each stretch falls to.
+        epoch: e, a fraction included; after the end the rate is `lowest`.
+        schedule: the pruning steps, at which the cosine restarts.
+        total_epochs: the number of epochs of the training.
+        highest: the rate at the start of each interval.
+        lowest: the rate at the end of each interval.
     """
     if schedule.epochs[-1] >= total_epochs:
         raise ChitaError(
@@ -111,7 +114,7 @@ def cosine_restarts(
 
 
 def check_sparsities(given: Iterable[float]) -> tuple[float, ...]:
-    """The sparsities of successive pruning steps as plain numbers, if that is what they are."""
+    """Check the sparsities of successive pruning steps and return them as numbers."""
     if not isinstance(given, Iterable):
         raise ChitaError(
             "a schedule must be a PruningSchedule, or the sparsities of all pruning steps such as "
@@ -123,12 +126,12 @@ def check_sparsities(given: Iterable[float]) -> tuple[float, ...]:
         and all(isinstance(value, Real) and 0 <= value < 1 for value in values)
         and all(one <= next_one for one, next_one in pairwise(values))
     ):
-        raise ChitaError(f"sparsities must be numbers in [0, 1) that never fall, got {values}")
+        raise ChitaError(f"sparsities must be non-decreasing numbers in [0, 1), got {values}")
     return tuple(float(value) for value in values)
 
 
 def check_unit(unit: Unit) -> Unit:
-    """`unit`, if it is one: with a wrong one there would be no pruning at all."""
+    """Check a unit of time and return it."""
     if unit not in get_args(Unit):
         raise ChitaError(f"unit must be one of {list(get_args(Unit))}, got {unit!r}")
     return unit

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How long it takes, and how sparse the network must be in the end.
+    """The length of a training and the sparsity at its end.
 
     Attributes:
-        sparsity: the share of the prunable weights that are zero in the end.
-        epochs: of the whole training.
-        steps_per_epoch: steps of the optimizer.
-        schedule: when the pruning steps of gradual pruning are due. Methods that prune, or drive
-            their sparsity, at every step do so from the first of them to the last.
-        seed: of what is drawn.
+        sparsity: the share of the prunable weights that are zero at the end.
+        epochs: the number of epochs of the training.
+        steps_per_epoch: the optimizer steps in an epoch.
+        schedule: when pruning steps happen. Methods that prune at every step do so from the first
+            pruning step to the last.
+        seed: the random seed.
     """
 
     sparsity: float
@@ -37,23 +37,23 @@ class TrainingPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole training."""
+        """The optimizer steps of the whole training."""
         return self.epochs * self.steps_per_epoch
 
     @property
     def first_step(self) -> int:
-        """After so many steps pruning begins."""
+        """The number of optimizer steps before pruning begins."""
         return self.schedule.epochs[0] * self.steps_per_epoch
 
     @property
     def last_step(self) -> int:
-        """After so many steps the target is reached, at least one."""
+        """The number of optimizer steps after which the target is reached, at least 1."""
         return max(self.schedule.epochs[-1] * self.steps_per_epoch, 1)
 
     def sparsity_at(self, step: int) -> float:
-        """Zhu and Gupta's cubic from 0 to the target, for methods that move at every step.
+        """Return the sparsity at a step on Zhu and Gupta's cubic from 0 to the target.
 
-        It rises fast while weights are plenty and slowly near the target.
+        The cubic rises fast at first and slowly near the target.
         """
         begin, end = self.first_step, self.last_step
         if step >= end:
@@ -64,44 +64,44 @@ class TrainingPlan:
 
 
 class Sparsifier(ABC):
-    """A way to train a sparse network.
+    """A method that trains a sparse network.
 
     Attributes:
-        weights: the prunable weights of the model, p in all.
+        weights: the prunable weights of the model, p in total.
     """
 
     weights: Weights
 
     def groups(self) -> list[dict[str, Any]]:
-        """Parameter groups of its own that the optimizer must take in, such as thresholds."""
+        """Return additional parameter groups for the optimizer, such as thresholds."""
         return []
 
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:  # noqa: B027
-        """Before epoch 0, 1, ...; `batches` are training data, for those that calibrate on them."""
+        """Prepare epoch 0, 1, ...; `batches` are training data for methods that calibrate."""
 
     def effective(self) -> dict[str, Tensor]:
-        """The weights that the forward pass takes in the place of the model's, by name.
+        """Return the weights that replace the model's in the forward pass, by name.
 
-        They are made anew for each step, by differentiable operations on the model's parameters and
-        those in `groups`, for `torch.func.functional_call`.
+        They are computed at each step by differentiable operations on the model's parameters and
+        those in `groups`, and are passed to `torch.func.functional_call`.
         """
         return {}
 
     def penalty(self) -> Tensor | None:
-        """What is added to the loss of a step, if anything."""
+        """Return a term to add to the loss of a step, or None."""
         return None
 
     def after_step(self) -> None:  # noqa: B027
-        """After each step of the optimizer, with the gradients of that step still in place."""
+        """Update after an optimizer step; the gradients of that step are still available."""
 
     @abstractmethod
     def finalize(self) -> None:
-        """Write the sparse network into the model's own weights: what is pruned is exactly zero."""
+        """Write the sparse weights into the model; pruned weights become exactly zero."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """All that `load_state_dict` needs to go on in the same way."""
+        """Return everything that `load_state_dict` needs to continue."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from the state of another one with the same arguments."""
+        """Restore the state of a sparsifier with the same arguments."""

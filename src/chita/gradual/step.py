@@ -1,7 +1,7 @@
 """The forward and backward pass of one training step, on a GPU as one CUDA graph.
 
-The kernels of a small network take less time than Python needs to launch them. A graph launches
-all of them at once.
+Launching the kernels of a small network one by one from Python takes longer than they run. A CUDA
+graph launches all of them at once.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from torch.func import functional_call
 
 from chita.data.dataset import Images
 from chita.gradual.sparsifier import Sparsifier
-from chita.model.modes import buffers_restored, device_of
+from chita.model.forward import buffers_restored, device_of
 
 logger = logging.getLogger(__name__)
 
-WARM_UP = 3  # steps before a capture, in which libraries choose kernels and take their memory
+WARM_UP = 3  # steps before a capture, in which libraries select kernels and allocate memory
 
 Pass = Callable[[Tensor, Tensor], Tensor]
 
 
 class Step:
-    """Runs a batch forwards and backwards; the gradients are left with the parameters.
+    """The forward and backward pass of a batch; it leaves the gradients in the parameters.
 
     Args:
-        model: gives (B, classes) logits or log-probabilities.
-        sparsifier: may stand in for weights and add to the loss.
-        parameters: all that the optimizer steps.
-        data: whose normalisation the model expects.
+        model: returns (B, classes) logits or log-probabilities.
+        sparsifier: may replace weights and add a penalty to the loss.
+        parameters: the parameters of the optimizer.
+        data: the images, whose mean and standard deviation normalise the inputs.
         label_smoothing: the share of each target that is spread over all classes.
     """
 
@@ -56,7 +56,7 @@ class Step:
         self._shift = (-mean / std).to(self._place)
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The gradients of a batch, in the place of those before.
+        """Compute the gradients of a batch; earlier gradients are discarded.
 
         Args:
             images: (B, C, H, W) uint8.
@@ -69,12 +69,12 @@ class Step:
         return self.forward_backward(images, labels)
 
     def forget_gradients(self) -> None:
-        """No parameter has a gradient, so that the next ones come into memory of their own."""
+        """Remove all gradients, so that the next ones are allocated anew."""
         for parameter in self.parameters:
             parameter.grad = None
 
     def forward_backward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Adds to the gradients. Nothing here may wait for the GPU, or it cannot be captured."""
+        """Accumulate gradients. A synchronisation with the GPU would make a capture fail."""
         effective = self._sparsifier.effective()
         with torch.autocast(
             self._place.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False
@@ -92,19 +92,19 @@ class Step:
 
     def _normalised(self, images: Tensor) -> Tensor:
         inputs = images * self._scale + self._shift
-        # The order in memory that tensor cores take; convolutions then keep to it.
+        # The memory format of tensor cores; convolutions preserve it.
         return inputs.contiguous(memory_format=torch.channels_last) if self._on_gpu else inputs
 
 
 class CapturedStep:
-    """The same as a CUDA graph, for batches of one shape.
+    """A `Step` captured as a CUDA graph, for batches of one shape.
 
-    What the sparsifier changes must stay in the tensors that were captured.
+    A sparsifier must change its tensors in place.
 
     Args:
-        step: to capture; the model is left as it is.
-        images: a batch of the shape that will come.
-        labels: of the batch.
+        step: the step to capture; the model does not change.
+        images: a batch with the shape of all later batches.
+        labels: the labels of the batch.
     """
 
     def __init__(self, step: Step, images: Tensor, labels: Tensor) -> None:
@@ -124,10 +124,10 @@ class CapturedStep:
         self._gradients = [parameter.grad for parameter in step.parameters]
 
     def __call__(self, images: Tensor, labels: Tensor) -> Tensor:
-        """As of `Step`; the loss is overwritten by the next call."""
+        """Run the graph, as `Step` does; the next call overwrites the returned loss."""
         self._images.copy_(images)
         self._labels.copy_(labels)
-        # Somebody may have put others in their place, such as a pruning step.
+        # Other code, such as a pruning step, may have replaced the gradients.
         for parameter, gradient in zip(self._step.parameters, self._gradients, strict=True):
             parameter.grad = gradient
         self._graph.replay()
@@ -135,7 +135,7 @@ class CapturedStep:
 
 
 def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
-    """The step as a graph where the batch is on a GPU and the graph can be captured."""
+    """Return the step as a CUDA graph if the batch is on a GPU and a capture succeeds."""
     if not images.is_cuda:
         return step
     stream, random = torch.cuda.current_stream(), _random(images.device)
@@ -144,14 +144,14 @@ def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
         return CapturedStep(step, images, labels)
     except RuntimeError as error:
         logger.warning("steps run without a CUDA graph, which is slower: %s", error)
-        torch.cuda.set_stream(stream)  # a capture that failed leaves its own
-        random.graphsafe_set_state(spare)  # and the random numbers waiting for its end
+        torch.cuda.set_stream(stream)  # a failed capture leaves its own stream
+        random.graphsafe_set_state(spare)  # and a generator that expects its end
         torch.cuda.synchronize()
         step.forget_gradients()
         return step
 
 
 def _random(place: torch.device) -> torch.Generator:
-    """What a GPU draws dropout from."""
+    """Return the default generator of a GPU."""
     number = torch.cuda.current_device() if place.index is None else place.index
     return torch.cuda.default_generators[number]

@@ -1,4 +1,4 @@
-"""train_sparse: a whole training that ends with a sparse network, by any of the methods."""
+"""train_sparse: a complete training that ends with a sparse network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Pass, Step, fastest
 from chita.model.accuracy import accuracy
-from chita.model.modes import convolution_trials, device_of, modes_restored
+from chita.model.forward import convolution_trials, device_of, modes_restored
 from chita.model.weights import Patterns
 from chita.pruning.resume import fingerprint
 from chita.solver.ranks import Ranks, joined_ranks
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[int, int], None]
 
-TEST_BATCH = 1000  # images at most; the size changes nothing but speed and memory
+TEST_BATCH = 1000  # images at most; the size affects only speed and memory
 
 
 def train_sparse(
@@ -51,28 +51,28 @@ def train_sparse(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> History:
-    """Train a model, in place, until it is sparse.
+    """Train a model in place until it is sparse.
 
-    In a process group of torch.distributed, all ranks must call it, with the same arguments: they
-    share each batch. On a CPU, the same seed and the same number of threads give the same bits,
-    in one process or in several that were killed and resumed.
+    In a process group of torch.distributed, all ranks must call this function with the same
+    arguments; they share each batch. On a CPU, the same seed and the same number of threads give
+    identical bits, also after a training was killed and resumed.
 
     Args:
-        model: with trained weights, unless the method trains from fresh ones, which it then gets.
-        data: to train on, and to test on after each epoch.
-        recipe: what is done for how long.
+        model: the trained model; a method that trains from scratch initialises it first.
+        data: the training images, and the test images for the accuracy after each epoch.
+        recipe: the training recipe.
         method: a name in `chita.gradual.methods.METHODS`, or "dense", with a sparsity of 0.
-        sparsity: the share of the prunable weights that are zero in the end, in [0, 1).
-        seed: of all that is drawn at random.
-        device: where the model is trained.
+        sparsity: the share of the prunable weights that are zero at the end, in [0, 1).
+        seed: the random seed.
+        device: the device to train on.
         include: glob pattern(s) of the prunable parameters, as in `chita.prune`.
-        out: a folder for the last finished epoch, written after each.
-        resume: go on after the epoch found there, if any. The arguments must be the same, and the
-            model as it was at the start.
-        progress: called after each step with the steps done and the steps in all.
+        out: a folder in which the last finished epoch is stored after each epoch.
+        resume: continue after the epoch stored there, if any. The arguments and the initial model
+            must be the same.
+        progress: called after each step with the number of finished steps and of all steps.
     """
     if out is None and resume:
-        raise ChitaError("resume needs out, the folder of the training to go on with")
+        raise ChitaError("resume=True needs out, the folder of the training to continue")
     model.to(device)
     with joined_ranks() as ranks, modes_restored(model):
         training = Training(
@@ -85,7 +85,7 @@ def train_sparse(
 
 
 class Training:
-    """One call of `train_sparse`: what the epochs share."""
+    """The state that the epochs of one call of `train_sparse` share."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Training:
             self.optimizer.add_param_group(group)
         groups = self.optimizer.param_groups
         self.parameters: list[nn.Parameter] = [p for group in groups for p in group["params"]]
-        # A group that came with a rate of its own keeps its ratio to the others.
+        # A group with its own learning rate keeps its ratio to the others.
         self.ratios = [group["lr"] / recipe.learning_rate for group in groups]
         self.step = Step(
             model,
@@ -130,7 +130,7 @@ class Training:
             data=data.train,
             label_smoothing=recipe.label_smoothing,
         )
-        self.fast_step: Pass | None = None  # made when the first batch is there
+        self.fast_step: Pass | None = None  # created with the first batch
         self.rows: list[EpochRow] = []
         self.epoch_file: EpochFile | None = None
 
@@ -157,7 +157,7 @@ class Training:
         )
 
     def describe(self) -> dict[str, Any]:
-        """All that decides the outcome, as far as it can be told."""
+        """Return everything that determines the outcome."""
         start = fingerprint(self.model.state_dict().items())
         return {
             **asdict(self.recipe),
@@ -174,7 +174,7 @@ class Training:
         }
 
     def keep_epochs(self, folder: Path, *, resume: bool) -> None:
-        """Write each finished epoch into `folder`, after going on from the one found there."""
+        """Store each finished epoch in `folder`, and continue from one that is stored there."""
         epoch_file = EpochFile(folder, run=self.describe(), epochs=self.recipe.epochs)
         finished = self.ranks.from_first(lambda: epoch_file.begin(resume=resume))
         self.epoch_file = epoch_file if self.ranks.rank == 0 else None
@@ -185,7 +185,7 @@ class Training:
             self.sparsifier.load_state_dict(finished.sparsifier)
 
     def all_epochs(self, progress: Progress | None) -> History:
-        """The epochs that are left, and the sparse network."""
+        """Run the remaining epochs and finalize the sparse network."""
         while len(self.rows) < self.recipe.epochs:
             self.next_epoch(progress)
         self.sparsifier.finalize()
@@ -198,7 +198,7 @@ class Training:
         )
 
     def next_epoch(self, progress: Progress | None) -> None:
-        """The first epoch that is left, and a note of it."""
+        """Run the next epoch and store it."""
         epoch = len(self.rows)
         with drawing(seed_of(self.seed, epoch, self.ranks.rank), self.place):
             self.rows.append(self.epoch(epoch, progress))
@@ -207,7 +207,7 @@ class Training:
             self.epoch_file.write(self.finished())
 
     def epoch(self, epoch: int, progress: Progress | None) -> EpochRow:
-        """Prune if that is due, train, and test what there is."""
+        """Prune if a step is due, train one epoch and evaluate."""
         began = time.perf_counter()
         self.sparsifier.begin_epoch(epoch, self.feed.calibration(epoch))
         with convolution_trials(True):
@@ -225,7 +225,7 @@ class Training:
         )
 
     def train(self, epoch: int, progress: Progress | None) -> float:
-        """One pass over the training images; the mean loss of its steps."""
+        """Train on all images once and return the mean loss of the steps."""
         self.model.train()
         total = torch.zeros((), device=self.place)
         steps = len(self.feed)
@@ -248,7 +248,7 @@ class Training:
         return loss
 
     def learning_rate(self, epoch: float) -> float:
-        """On a cosine that restarts at each pruning step, or on one to zero for fresh weights."""
+        """Return the rate on a cosine that restarts at each pruning step, or falls to 0 once."""
         highest, epochs = self.recipe.learning_rate, self.recipe.epochs
         if self.from_scratch:
             return cosine_restarts(epoch, one_shot(0.0), epochs, highest=highest, lowest=0.0)
@@ -262,7 +262,7 @@ class Training:
 
     @torch.no_grad()
     def average(self, tensors: list[Tensor]) -> None:
-        """Put the mean over the ranks in the place of each tensor, in one exchange."""
+        """Replace each tensor by its mean over the ranks, in one reduction."""
         if self.ranks.size == 1 or not tensors:
             return
         mean = self.ranks.sum(torch.cat([tensor.flatten() for tensor in tensors]))
@@ -273,13 +273,13 @@ class Training:
 
     @torch.no_grad()
     def effective_vector(self) -> Tensor:
-        """(p,) the prunable weights as the forward pass sees them."""
+        """Return the prunable weights of the forward pass, (p,)."""
         effective = self.sparsifier.effective()
         weights = self.sparsifier.weights
         return torch.cat([effective.get(w.name, w.parameter).flatten() for w in weights])
 
     def accuracy(self, vector: Tensor) -> float:
-        with self.sparsifier.weights.lent(vector):
+        with self.sparsifier.weights.temporarily(vector):
             return accuracy(self.model, self.test)
 
     def finished(self) -> Finished:
@@ -292,7 +292,7 @@ class Training:
 
 
 def _fingerprint(data: Images) -> list[Any]:
-    """Stands for a set of images: how many there are, and the first one."""
+    """Return the number of images and a digest of the first one."""
     first = torch.zeros(1, dtype=torch.int64)
     read = data.read(first, 1, augment=None, generator=torch.Generator())
     return [len(data), *(fingerprint(enumerate(batch)) for batch in read)]

@@ -13,7 +13,7 @@ from chita.methods.m_fac import explained
 from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
 from chita.solver.algorithm import Layout, begin
-from chita.solver.blocks.independent import alone, one_by_one, solve_apart
+from chita.solver.blocks.independent import alone, one_by_one, solve_independent
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
 from chita.solver.matrix.memory import ENTRY, FACTOR_ENTRY
 from chita.solver.options import Options, Trace
@@ -42,7 +42,7 @@ class OneByOne:
         blocks = layout.blocks
         if blocks is None:
             return whole(problem, begin(problem, k, trace), trace)
-        return solve_apart(problem, k, one_by_one(blocks), alone(whole), trace)
+        return solve_independent(problem, k, one_by_one(blocks), alone(whole), trace)
 
 
 def one_by_one_memory(layout: Layout, n: int) -> int:

@@ -1,1 +1,1 @@
-"""A torch model and its data as chita sees them."""
+"""A torch model and its data: prunable weights, layer kinds, batches, forward pass, losses."""

@@ -1,4 +1,4 @@
-"""Top-1 accuracy: the one way in which right answers are counted."""
+"""Top-1 accuracy of a classifier."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import describe, parse_batch
+from chita.model.forward import device_of, evaluating, logits_of
 from chita.model.losses import IGNORED
-from chita.model.modes import device_of, evaluating
-from chita.model.outputs import logits_of
 from chita.solver.ranks import ALONE, Ranks
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batches: Iterable[Any], ranks: Ranks = ALONE) -> float:
-    """The share of answers, in percent, whose largest output is at the target.
+    """Return the percentage of answers whose largest output is that of the target class.
 
     Args:
-        model: a classifier; evaluated in eval mode and left in its own modes.
-        batches: of inputs and classes, as `count_right` takes them; they go where the model is.
-        ranks: those who share the samples, each with batches of its own.
+        model: a classifier; it runs in eval mode, and its modes are restored.
+        batches: pairs of inputs and classes, as in `count_right`; they are moved to the model's
+            device.
+        ranks: the ranks that share the samples, each with batches of its own.
 
     Raises:
-        ChitaError: there are no samples, or no answers that could be right.
+        ChitaError: The batches are empty, or outputs and targets are not those of a classifier.
     """
     device = device_of(model)
     right = total = 0
@@ -34,13 +34,13 @@ def accuracy(model: nn.Module, batches: Iterable[Any], ranks: Ranks = ALONE) -> 
         for number, given in enumerate(batches):
             batch = parse_batch(number, given).to(device)
             if isinstance(batch.content, dict):
-                raise ChitaError("an accuracy needs batches of (inputs, classes), got dicts")
+                raise ChitaError("accuracy needs batches of (inputs, classes), got dicts")
             outputs, targets = batch.outputs(model), batch.content[1]
             counted = count_right(outputs, targets)
             if counted is None:
                 raise ChitaError(
-                    "an accuracy needs outputs (samples, classes), of two classes at least, and "
-                    f"whole numbers (samples,) for targets, got {describe(logits_of(outputs))} "
+                    "accuracy needs outputs (samples, classes) with at least two classes and "
+                    f"integer targets (samples,), got {describe(logits_of(outputs))} "
                     f"and {describe(targets)}"
                 )
             right, total = right + counted[0], total + counted[1]
@@ -51,11 +51,12 @@ def accuracy(model: nn.Module, batches: Iterable[Any], ranks: Ranks = ALONE) -> 
 
 
 def count_right(outputs: Any, targets: Any) -> tuple[int, int] | None:
-    """How many answers are right, and of how many; None where there is no right or wrong.
+    """Count the right answers and all answers; return None if these are not classes.
 
     Args:
-        outputs: (B, classes, places...) with two classes at least, or what has such logits.
-        targets: (B, places...) whole numbers. Those that the cross-entropy leaves out do not count.
+        outputs: (B, classes, positions...) with at least two classes, or an object with such
+            logits.
+        targets: (B, positions...) integers. Targets that the cross-entropy ignores do not count.
     """
     logits = logits_of(outputs)
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim < 2:

@@ -1,6 +1,6 @@
-"""Some samples as a user gives them: `(inputs, targets)`, or a dict of the model's keywords.
+"""A batch of samples as a user gives it: `(inputs, targets)`, or a dict of the model's keywords.
 
-Dimension 0 of every tensor counts the samples.
+Dimension 0 of every tensor is that of the samples.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.outputs import run_model
+from chita.model.forward import run_model
 
-# What a function raises that is given samples it was not made for; all else is its own affair.
+# What a function raises if the samples do not fit it; other errors are passed on unchanged.
 MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some samples.
+    """A batch of samples.
 
     Attributes:
         content: a tuple (arguments of the model, targets), or a dict of the model's keywords.
-        size: how many samples it holds.
+        size: the number of samples.
     """
 
     content: tuple[tuple[Any, ...], Any] | dict[str, Any]
     size: int
 
     def __getitem__(self, part: slice) -> Batch:
-        """The samples of `part`, as views."""
+        """Return the samples of `part`, as views."""
         taken = range(self.size)[part]
         return Batch(map_tensors(lambda tensor: tensor[part], self.content), len(taken))
 
@@ -42,11 +42,11 @@ class Batch:
         return Batch(content, len(index))
 
     def to(self, device: torch.device) -> Batch:
-        """The same samples on `device`."""
+        """Return the same samples on `device`."""
         return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
 
     def outputs(self, model: nn.Module) -> Any:
-        """What the model gives for these samples; says what it was given if it fails."""
+        """Run the model; if it fails, raise a ChitaError with the shapes of the inputs."""
         inputs = self.inputs
         try:
             return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
@@ -60,16 +60,16 @@ class Batch:
 
     @property
     def inputs(self) -> tuple[Any, ...] | dict[str, Any]:
-        """What the model is called with: arguments, or keywords."""
+        """The arguments of the model, or its keyword arguments."""
         return self.content if isinstance(self.content, dict) else self.content[0]
 
     def split(self, size: int) -> Iterator[Batch]:
-        """Pieces of `size` samples, the last one possibly smaller."""
+        """Divide the batch into pieces of `size` samples; the last one may be smaller."""
         return (self[start : start + size] for start in range(0, self.size, size))
 
 
 def differ_in_shape(one: Batch, other: Batch) -> bool:
-    """Whether two batches of the same structure have samples of different shapes."""
+    """Return whether two batches of the same structure have samples of different shapes."""
     first, second = (_sorted_by_key(batch.content) for batch in (one, other))
     shapes, others = ([t.shape[1:] for t in tensors_of(nest)] for nest in (first, second))
     return type(first) is type(second) and len(shapes) == len(others) and shapes != others
@@ -80,7 +80,7 @@ def _sorted_by_key(content: Any) -> Any:
 
 
 def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:
-    """`nest` (of tuples, lists and dicts) with `function` applied to its tensors."""
+    """Apply `function` to all tensors of a nest of tuples, lists and dicts."""
     if isinstance(nest, Tensor):
         return function(nest)
     if isinstance(nest, Mapping):
@@ -91,14 +91,14 @@ def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:
 
 
 def tensors_of(nest: Any) -> list[Tensor]:
-    """The tensors of a nest, in order."""
+    """Return the tensors of a nest, in order."""
     found: list[Tensor] = []
     map_tensors(found.append, nest)
     return found
 
 
 def parse_batch(number: int, given: Any) -> Batch:
-    """What the user gave as batch `number`, checked; one that was parsed before stays as it is."""
+    """Check the user's batch `number` and convert it to a `Batch`, which it may be already."""
     if isinstance(given, Batch):
         return given
     content: tuple[tuple[Any, ...], Any] | dict[str, Any]
@@ -118,26 +118,26 @@ def parse_batch(number: int, given: Any) -> Batch:
 
 
 def sample_count(number: int, content: Any) -> int:
-    """How many samples the tensors of given batch `number` hold."""
+    """Return the number of samples in the tensors of the user's batch `number`."""
     shapes = [tuple(tensor.shape) for tensor in tensors_of(content)]
     if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         raise ChitaError(
             f"batch {number}: every tensor must hold the same number of samples in dimension 0, "
-            f"got the shapes {', '.join(map(str, shapes)) or 'of no tensor at all'}"
+            f"got the shapes {', '.join(map(str, shapes)) or 'of no tensor'}"
         )
     return shapes[0][0]
 
 
 def join(parts: list[Batch]) -> Batch:
-    """The samples of all parts in one batch; what is not a tensor is taken from the first."""
+    """Join the samples of all parts; values that are not tensors are those of the first part."""
     if len(parts) == 1:
         return parts[0]
     try:
         content = _concatenate([part.content for part in parts])
     except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ChitaError(
-            "batches cannot be joined, since their samples differ; pad them to one shape, or give "
-            f"batches whose size is a multiple of the one asked for ({error})"
+            "batches cannot be joined, because their samples differ; pad them to one shape, or "
+            f"give batches whose size is a multiple of the requested one ({error})"
         ) from error
     return Batch(content, sum(part.size for part in parts))
 
@@ -154,6 +154,7 @@ def _concatenate(nests: list[Any]) -> Any:
 
 
 def describe(given: Any) -> str:
+    """Describe a value in an error message."""
     if isinstance(given, (tuple, list)):
         return f"a {type(given).__name__} of {len(given)}"
     if isinstance(given, Tensor):

@@ -1,4 +1,4 @@
-"""Re-estimate the statistics of batch norm, as the paper does before it prunes ResNet20."""
+"""Re-estimate the statistics of batch norm, as the paper does before pruning ResNet20."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from chita.errors import ChitaError
 from chita.model.batch import parse_batch
-from chita.model.modes import device_of, modes_restored
+from chita.model.forward import device_of, modes_restored
 
 
 @torch.no_grad()
 def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     """Set each layer's running mean and variance to their averages over the batches.
 
-    Batch norm sees the batches in train mode, with what augmentation they bring; all else, such as
-    dropout, is in eval mode. Momenta and modes are restored; should anything fail, so are the
-    statistics.
+    Batch norm runs in train mode, and all other layers, such as dropout, in eval mode. Momenta and
+    modes are restored at the end; after an error, the statistics are restored, too.
 
     Args:
-        model: changed in place, if it has batch norm layers with running statistics.
+        model: changed in place if it has batch norm layers with running statistics.
         batches: as for `chita.prune`; the targets are not used.
     """
     layers = batch_norm_layers(model)
@@ -44,7 +43,7 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
 
 
 def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
-    """Those with running statistics."""
+    """Return the batch norm layers that have running statistics."""
     return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
 
 

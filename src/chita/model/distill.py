@@ -1,25 +1,25 @@
-"""loss="distill": calibration against the dense network's own outputs, without labels.
+"""loss="distill": calibration on the dense network's own outputs, without labels.
 
-The target of a sample is the dense network's answer f0, and what pruning must keep small is the
-divergence of the answer f from it:
+The target of a sample is the answer f0 of the dense network. Pruning must keep the divergence of
+the pruned network's answer f from it small:
 
     classes:   KL(p0 || p)
     features:  |f - f0|^2 / s,   s the mean of |f0|^2
 
-Its gradient is zero at the dense weights, sample by sample, and makes no A. So each row looks at it
-in a random direction. A mini-batch gives a row a of A and an entry of c (see `l0/problem.py`), both
-divided by the root of its places:
+The gradient of the divergence is zero at the dense weights for every sample, and cannot form A.
+Each row therefore projects the divergence on a random direction. A mini-batch gives a row a of A
+and an entry of c (see `solver/problem.py`), both divided by the root of its number of positions:
 
     classes:   a = sum of grad -log p_y,     y drawn from p0
-               c = |p - p0|^2 / (|p - p0|^2 + 1 - |p0|^2), each of them a sum over the places
+               c = |p - p0|^2 / (|p - p0|^2 + 1 - |p0|^2), each of them a sum over the positions
     features:  a = sum of nu . grad f,       nu drawn from N(0, 2 / s)
                c = sum of nu . (f - f0)
 
-At the dense weights the mean of a a^T is the Hessian of the divergence, the true Fisher, and c = 0.
-With c = 1, as labels have it, the first-order term of classes would be right in the mean. But near
-the dense weights it would be nothing but the noise of the draws, and few samples let a solver fit
-that; c is the share that is signal. With features, c a is right in the mean and small where f - f0
-is. `docs/unlabelled.md` has the measurements.
+At the dense weights, the mean of a a^T is the Hessian of the divergence, the true Fisher, and
+c = 0. With c = 1, as for labels, the first-order term of classes would be unbiased. Near the dense
+weights, however, it would consist of sampling noise, which a solver can fit if there are few
+samples; c is the share of the signal. For features, c a is unbiased, and small if f - f0 is small.
+The documentation page on calibration without labels has measurements.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, map_tensors, sample_count, tensors_of
-from chita.model.modes import device_of
-from chita.model.outputs import answer_of, features_of, run_model
+from chita.model.forward import answer_of, device_of, features_of, run_model
 from chita.model.stream import SampleStream
 
 logger = logging.getLogger(__name__)
 
-_MOST_IN_BATCH = 1 << 32  # sample numbers set apart for each given batch
+_MOST_IN_BATCH = 1 << 32  # sample numbers reserved for each given batch
 
 
 def distilled(
     model: nn.Module, batches: Iterable[Any], name: str, seed: int
 ) -> tuple[InputStream, Dense]:
-    """The inputs of `batches` with the dense network's answers for targets, and that network.
+    """Return a stream of inputs with the dense network's answers as targets, and that network.
 
     Args:
-        model: as it is before pruning; a frozen copy of it answers, as samples are read.
-        batches: of inputs: a tensor, the first of a tuple or a list, or a dict of keywords.
-        name: "distill" takes a tensor or logits for classes, anything else for features;
-            "distill-mse" takes everything for features.
+        model: the model before pruning; a frozen copy of it computes the answers as samples are
+            read.
+        batches: batches of inputs: a tensor, a tuple or list that starts with it, or a dict of
+            keywords.
+        name: "distill" treats a tensor or logits as classes and other outputs as features;
+            "distill-mse" treats all outputs as features.
         seed: of the random directions.
     """
     stream = InputStream(batches, seed)
@@ -65,12 +66,12 @@ def distilled(
 
 
 class InputStream(SampleStream):
-    """A stream of inputs alone; what is taken from it has the answers of `dense` for targets."""
+    """A stream of inputs; the samples taken from it have the answers of `dense` as targets."""
 
     dense: Dense
 
     def parse(self, number: int, given: Any) -> Batch:
-        """The inputs of a given batch. In place of the targets, each sample has a number."""
+        """Return the inputs of a given batch, with a number for each sample as its target."""
         if isinstance(given, Batch):
             return given
         if isinstance(given, (tuple, list)) and given:
@@ -78,19 +79,20 @@ class InputStream(SampleStream):
         inputs = tuple(given) if isinstance(given, (tuple, list)) else (given,)
         if not tensors_of(inputs):
             raise ChitaError(
-                f"batch {number}: loss='distill' takes a tensor, a tuple that starts with the "
-                f"inputs, or a dict of them, got a {type(given).__name__}"
+                f"batch {number}: loss='distill' needs a tensor, a tuple that starts with the "
+                f"inputs, or a dict of inputs, got a {type(given).__name__}"
             )
         size = sample_count(number, inputs)
         numbers = torch.arange(size, device=tensors_of(inputs)[0].device)
         return Batch((inputs, number * _MOST_IN_BATCH + numbers), size)
 
     def prepare(self, piece: Batch) -> Batch:
+        """Add the answers of the dense network."""
         return self.dense.label(piece)
 
 
 class Dense:
-    """The network before pruning: gives the samples their targets, and compares with them."""
+    """The network before pruning, which computes targets and compares answers with them."""
 
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
@@ -100,10 +102,10 @@ class Dense:
         self._squares = squares or features_of(outputs) is not None or classes == 1
         self._scale = float(_mean(answer.square().sum(-1), counted)) or 1.0
         what = "features" if self._squares else "classes"
-        logger.info("distilling: the model's answer is taken for %d %s", classes, what)
+        logger.info("distillation treats the model's answer as %d %s", classes, what)
 
     def label(self, batch: Batch) -> Batch:
-        """The inputs of `batch` with the answers, and a random direction for each."""
+        """Return the inputs of `batch` with the answers and a random direction for each."""
         assert isinstance(batch.content, tuple)
         inputs, numbers = batch.content
         _, answer, counted = self._answer(batch)
@@ -113,7 +115,7 @@ class Dense:
         return Batch((inputs, home), batch.size)
 
     def divergence(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
-        """The mean divergence from the dense answers over the places that count."""
+        """Compute the mean divergence from the dense answers over the counted positions."""
         answer, dense, counted = answer_of(outputs), targets["answer"], targets["counted"]
         if self._squares:
             return _mean((answer - dense).square().sum(-1), counted) / self._scale
@@ -121,7 +123,7 @@ class Dense:
         return _mean((log_p0.exp() * (log_p0 - log_p)).sum(-1), counted)
 
     def row(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
-        """A scalar whose gradient is a row of A, and whose value is the entry of c beside it."""
+        """Compute a scalar whose gradient is a row of A and whose value is the entry of c."""
         answer, counted = answer_of(outputs), targets["counted"]
         row = _features_row if self._squares else _classes_row
         scale = math.sqrt(2 / self._scale) if self._squares else 1.0
@@ -130,7 +132,7 @@ class Dense:
 
     @torch.no_grad()
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
-        """The outputs, the answer in them (m, places..., d), and which places count, (m, ...)."""
+        """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
         content = batch.to(device_of(self._model)).content
         assert isinstance(content, tuple)
         outputs = run_model(self._model, content[0])
@@ -138,7 +140,7 @@ class Dense:
         return outputs, answer, self._counted(content[0], answer)
 
     def _counted(self, inputs: tuple[Any, ...], answer: Tensor) -> Tensor:
-        """1 at each place of the answer, but 0 where the attention mask says padding."""
+        """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
         config = getattr(self._model, "config", None)
         decoder = "decoder_" if getattr(config, "is_encoder_decoder", False) else ""
         keywords = inputs[0] if isinstance(inputs[0], Mapping) else {}
@@ -148,10 +150,10 @@ class Dense:
         return torch.ones_like(answer[..., 0])
 
     def _random(self, answer: Tensor, numbers: Tensor) -> Tensor:
-        """Normal numbers for all features, or an even one in [0, 1] for each place with classes.
+        """Draw normal numbers for features, or a uniform number per position for classes.
 
-        Each sample has a seed of its own: however samples are cut, shared by ranks or taken up
-        again, they get the same.
+        Each sample has its own seed, so that it gets the same numbers in every division into
+        batches, on every rank and in a resumed run.
         """
         draw = torch.randn if self._squares else torch.rand
         shape = answer.shape[1:] if self._squares else answer.shape[1:-1]
@@ -163,12 +165,12 @@ class Dense:
 
 
 def _features_row(answer: Tensor, dense: Tensor, nu: Tensor, counted: Tensor) -> Tensor:
-    """The sum of nu . (f - f0): both the value and what the gradient is taken of."""
+    """Compute the sum of nu . (f - f0), which is both the value and the differentiated sum."""
     return ((nu * (answer - dense)).sum(-1) * counted).sum()
 
 
 def _classes_row(answer: Tensor, dense: Tensor, uniform: Tensor, counted: Tensor) -> Tensor:
-    """The gradient of the sum of -log p_y, with the share of it that is no noise for a value."""
+    """Compute a scalar: its gradient is that of the sum of -log p_y, its value the signal share."""
     log_p, p0 = _log_softmax(answer), _log_softmax(dense).exp()
     y = (p0.cumsum(-1) < uniform.unsqueeze(-1)).sum(-1, keepdim=True).clamp_max(p0.shape[-1] - 1)
     drawn = (-log_p.gather(-1, y).squeeze(-1) * counted).sum()
@@ -179,7 +181,7 @@ def _classes_row(answer: Tensor, dense: Tensor, uniform: Tensor, counted: Tensor
 
 
 def _mixed(number: int) -> int:
-    """32 bits that depend on all 64 of `number`: torch's CPU generator looks at no more."""
+    """Return 32 bits that depend on all 64 of `number`: torch's CPU generator uses only 32."""
     return (number * 0x9E3779B97F4A7C15 % 2**64) >> 32
 
 
@@ -188,5 +190,5 @@ def _log_softmax(answer: Tensor) -> Tensor:
 
 
 def _mean(each: Tensor, counted: Tensor) -> Tensor:
-    """The mean over the places that count."""
+    """Return the mean over the counted positions."""
     return (each * counted).sum() / counted.sum().clamp_min(1)

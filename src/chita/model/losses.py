@@ -11,20 +11,19 @@ from torch.nn import functional
 
 from chita.errors import ChitaError
 from chita.model.batch import MISFITS, Batch, map_tensors, parse_batch, tensors_of
-from chita.model.modes import device_of, evaluating
-from chita.model.outputs import logits_of
+from chita.model.forward import device_of, evaluating, logits_of
 from chita.solver.ranks import ALONE, Ranks
 
 Loss = Callable[[Any, Any], Tensor]
 
-IGNORED = -100  # the target that torch's cross-entropy leaves out of its mean
+IGNORED = -100  # the target that torch's cross-entropy ignores
 
 
 def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
-    """The loss of the whole batch, a scalar.
+    """Compute the loss of the whole batch, a scalar.
 
-    A pair (inputs, targets) gives loss(model(*inputs), targets), by default the cross-entropy; a
-    dict gives the `.loss` of model(**dict).
+    For a pair (inputs, targets) this is loss(model(*inputs), targets), by default the
+    cross-entropy. For a dict it is the `.loss` of model(**dict).
     """
     if isinstance(batch.content, dict):
         return _own_loss(model, batch, loss)
@@ -35,7 +34,7 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
 
 
 def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
-    """What a user's loss gives; says what it was given if it fails."""
+    """Call the user's loss; if it fails, raise a ChitaError with the shapes of its arguments."""
     try:
         return loss(outputs, targets)
     except (ChitaError, torch.cuda.OutOfMemoryError):
@@ -48,24 +47,24 @@ def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
 
 
 def cross_entropy(outputs: Any, targets: Any) -> Tensor:
-    """The mean cross-entropy; says what does not fit instead of torch's message."""
+    """Compute the mean cross-entropy; raise a ChitaError if outputs and targets do not fit."""
     outputs = logits_of(outputs)
     try:
         return functional.cross_entropy(outputs, targets)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise ChitaError(
-            f"the cross-entropy takes no outputs {_describe(outputs)} with targets "
+            f"the cross-entropy does not accept outputs {_describe(outputs)} with targets "
             f"{_describe(targets)}; pass another loss= ({error})"
         ) from error
 
 
 def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tensor:
-    """The loss of each of R mini-batches, (R,), from the outputs of all their samples.
+    """Compute the loss of each of R mini-batches, (R,), from the outputs of all their samples.
 
     Args:
-        loss: of one mini-batch; None for the cross-entropy.
-        outputs: of the model, tensors of shape (R * m, ...).
-        targets: of the same samples.
+        loss: the loss of one mini-batch; None for the cross-entropy.
+        outputs: the outputs of the model, tensors of shape (R * m, ...).
+        targets: the targets of the same samples.
         rows: R.
     """
     if loss is None:
@@ -86,7 +85,7 @@ def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tens
 
 
 def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
-    """The mean cross-entropy of each of R mini-batches, (R,), from all their samples at once."""
+    """Compute the mean cross-entropy of each of R mini-batches, (R,), in one pass."""
     each = functional.cross_entropy(logits_of(outputs), targets, reduction="none")
     counted = (
         torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
@@ -95,11 +94,11 @@ def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
 
 
 def scalar(value: Any) -> Tensor:
-    """`value`, if it is what a loss must be."""
+    """Return `value` if it is a scalar tensor; raise a ChitaError otherwise."""
     if not isinstance(value, Tensor) or value.ndim != 0:
         raise ChitaError(
-            "the loss must be a scalar tensor for each mini-batch, got one "
-            f"{_describe(value)}; take the mean of a tensor, and no .item() of it"
+            "loss must be a scalar tensor for each mini-batch, got one "
+            f"{_describe(value)}; return the mean of a tensor, with no .item()"
         )
     return value
 
@@ -107,14 +106,14 @@ def scalar(value: Any) -> Tensor:
 def _own_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if loss is not None:
         raise ChitaError(
-            "loss= is for batches of (inputs, targets); with dicts the model's own .loss is used"
+            "loss= is for batches of (inputs, targets); for dicts, the model's .loss is used"
         )
     outputs = batch.outputs(model)
     value = getattr(outputs, "loss", None)
     if value is None:
         raise ChitaError(
-            f"the model gave no .loss for a batch with the keys {', '.join(batch.inputs)} "
-            f"(it returned {_describe(outputs)}); add the labels, give (inputs, targets), "
+            f"the model returned no .loss for a batch with the keys {', '.join(batch.inputs)} "
+            f"(but an object {_describe(outputs)}); add labels, pass (inputs, targets), "
             "or calibrate without labels by loss='distill'"
         )
     return scalar(value)
@@ -126,20 +125,20 @@ def _describe(value: Any) -> str:
     return f"of type {type(value).__name__}"
 
 
-FEW_PARTS = 8  # of a batch whose parts need a forward pass each
+FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 
 
 @torch.no_grad()
 def mean_loss(
     model: nn.Module, batches: Iterable[Any], loss: Loss | None = None, ranks: Ranks = ALONE
 ) -> float:
-    """The mean loss over the samples of `batches`, in eval mode.
+    """Compute the mean loss over the samples of `batches`, in eval mode.
 
     Args:
         model: any module.
-        batches: as a user gives them, or such as `SampleStream.take` gives.
+        batches: the user's batches, or those of `SampleStream.take`.
         loss: as for `gradient_matrix`.
-        ranks: those who share the samples, each with batches of its own, or none.
+        ranks: the ranks that share the samples; each has batches of its own, or none.
     """
     device = device_of(model)
     total, samples = 0.0, 0
@@ -158,15 +157,15 @@ def part_losses(
 ) -> tuple[Tensor, Tensor]:
     """Compute the loss of small parts of the samples, in eval mode.
 
-    One forward pass gives the losses of all parts of a batch. Where the outputs cannot be divided
-    by samples, or the model computes its own loss, a batch is cut into a few parts, each with a
-    forward pass of its own.
+    One forward pass gives the losses of all parts of a batch. If the outputs cannot be divided by
+    samples, or the model computes its own loss, the batch is divided into a few parts with a
+    forward pass each.
 
     Args:
         model: any module.
         batches: samples.
         loss: as for `gradient_matrix`.
-        part: m, the samples in a part; one that m does not divide is a single part.
+        part: m, the samples in a part; a batch that m does not divide is divided into a few parts.
 
     Returns:
         The losses and the sizes of the parts, two float64 vectors (parts,) on the CPU.
@@ -189,7 +188,7 @@ def part_losses(
 
 
 def _row_losses(model: nn.Module, batch: Batch, loss: Loss | None, part: int) -> Tensor | None:
-    """Compute the loss of each part in one forward pass; None if that cannot be done."""
+    """Compute the loss of each part in one forward pass; return None if that is impossible."""
     rows, rest = divmod(batch.size, part)
     if rest or rows < 2 or isinstance(batch.content, dict):
         return None
@@ -199,7 +198,7 @@ def _row_losses(model: nn.Module, batch: Batch, loss: Loss | None, part: int) ->
         return None
     try:
         found = row_losses(loss, outputs, batch.content[1], rows)
-    except ChitaError:  # the loss may need outputs of their own type; otherwise it fails again
+    except ChitaError:  # a loss may need outputs of the original type; others fail again later
         return None
     scalar(found[0])
     return found

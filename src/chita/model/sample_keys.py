@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from chita.data.dataset import Batches
 from chita.model.batch import Batch
 
 KEYS = 2**62  # keys are uniform in [0, KEYS)
@@ -29,18 +28,17 @@ LABELS = ("label", "labels", "label_ids")
 class SampleKeys:
     """Compute a key for each sample from the bits of its inputs.
 
-    Equal inputs have equal keys; targets do not count, and neither do the labels in a dict. Tokens
-    that an attention mask leaves out do not count either, so that a text keeps its key however its
-    batch is padded.
+    Equal inputs have equal keys: targets, labels in a dict and tokens outside the attention mask
+    are ignored. A text therefore keeps its key when its batch is padded differently.
 
     Args:
-        seed: of the random multipliers. Keys of different seeds are independent of each other.
+        seed: of the random multipliers. Keys of different seeds are independent.
     """
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._table = torch.empty(0, dtype=torch.int64)  # the multipliers drawn so far
-        # Zeros and samples without values depend on the seed as others do.
+        self._table = torch.empty(0, dtype=torch.int64)  # the multipliers drawn up to now
+        # The keys of zeros and of empty samples depend on the seed, too.
         self._start = int(self._factors(1, torch.device("cpu")))
 
     def of(self, batch: Batch) -> Tensor:
@@ -74,7 +72,7 @@ class SampleKeys:
 
 
 def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Give each tensor of a nest as (size, c) integers, and the places of its words if masked."""
+    """Yield each tensor as (size, c) integers, and the positions of its words if it is masked."""
     if isinstance(nest, Tensor):
         yield _as_words(nest), None
     elif isinstance(nest, Mapping):
@@ -83,7 +81,7 @@ def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
             mask: Any = nest.get(f"{DECODER}{MASK}" if str(name).startswith(DECODER) else MASK)
             if _is_masked(value, mask):
                 seen = mask.to(torch.int64).ne(0)
-                # A token counts by its rank among those that are seen, wherever padding is.
+                # The position of a token is its rank among those in the mask, wherever padding is.
                 yield value.to(torch.int64) * seen, (seen.cumsum(1) - 1).clamp_min(0)
             else:
                 yield from _words_of(value)
@@ -121,25 +119,44 @@ COMPARED = 32  # samples that are read twice
 Parse = Callable[[int, Any], Batch]
 
 
+@runtime_checkable
+class KnownPasses(Protocol):
+    """Batches that state what each pass over them gives, as those of chita's data sets do.
+
+    Attributes:
+        samples: the number of samples in a pass.
+        order_is_fixed: whether every pass gives the same samples in the same order.
+        repeats_samples: whether every pass gives the same samples, in any order.
+    """
+
+    samples: int
+
+    @property
+    def order_is_fixed(self) -> bool: ...
+
+    @property
+    def repeats_samples(self) -> bool: ...
+
+
 def order_is_fixed(batches: Iterable[Any]) -> bool:
     """Return whether every pass is known to give the same samples in the same order."""
-    if isinstance(batches, Batches):
-        return not batches.shuffle and batches.augment is None
+    if isinstance(batches, KnownPasses):
+        return batches.order_is_fixed
     return isinstance(batches, (list, tuple))
 
 
 def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
-    """Return whether every pass gives the same samples, in whatever order.
+    """Return whether every pass gives the same samples, in any order.
 
-    A DataLoader over an indexed data set is judged by its first samples, fetched twice. Anything
-    else that is not known must begin two passes with the same batch.
+    The first samples of a DataLoader over an indexed data set are fetched twice and compared. Of
+    other iterables, the first batches of two passes are compared.
 
     Args:
-        batches: as a user gives them.
-        parse: makes a `Batch` of a given one, with its number.
+        batches: the user's.
+        parse: converts a given batch, with its number, to a `Batch`.
     """
-    if isinstance(batches, Batches):
-        return batches.augment is None
+    if isinstance(batches, KnownPasses):
+        return batches.repeats_samples
     if isinstance(batches, (list, tuple)):
         return True
     if _is_plain(batches) and not isinstance(batches.dataset, IterableDataset):
@@ -152,7 +169,7 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
 
 def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
     """Return the number of samples in a pass; None if unknown without reading it."""
-    if isinstance(batches, Batches):
+    if isinstance(batches, KnownPasses):
         return batches.samples
     if isinstance(batches, (list, tuple)):
         return sum(parse(number, given).size for number, given in enumerate(batches))
@@ -166,7 +183,7 @@ def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
 
 
 def _is_plain(batches: Iterable[Any]) -> TypeGuard[DataLoader[Any]]:
-    """Return whether this is a DataLoader that gives what it fetches; a subclass may change it."""
+    """Return whether this is a DataLoader whose batches no subclass changes."""
     return isinstance(batches, DataLoader) and type(batches).__iter__ is DataLoader.__iter__
 
 
@@ -177,18 +194,17 @@ def _sorted_keys(batches: Iterable[Batch]) -> Tensor:
 
 
 def _first_with_samples(batches: Iterable[Any], parse: Parse) -> list[Any]:
-    """Begin a pass and return its first batch that is not empty, if there is one."""
+    """Start a pass and return its first non-empty batch, if there is one."""
     return list(islice((given for i, given in enumerate(batches) if parse(i, given).size), 1))
 
 
 def _fetched_twice(loader: DataLoader[Any]) -> Iterator[Iterable[Any]]:
     """Fetch the first samples of a pass twice, as the loader does.
 
-    Where the loader puts other samples into a batch at each pass, the second time brings them in
-    batches of half the size: padding to the longest sample of a batch, without an attention mask,
-    then changes the keys.
+    If the loader combines samples differently in each pass, the second fetch uses batches of half
+    the size, so that padding to the longest sample without an attention mask changes the keys.
     """
-    # Workers get a new seed in each pass, and the global generator stays as it is.
+    # Workers get a new seed in each pass without use of the global generator.
     generator = torch.Generator()
     options: dict[str, Any] = {
         "collate_fn": loader.collate_fn,
@@ -216,7 +232,7 @@ def _batches_are_fixed(loader: DataLoader[Any]) -> bool:
 
 
 def _until(batches: Iterable[Iterable[Any]], samples: int) -> Iterator[list[Any]]:
-    """Give the first batches of indices, of so many samples or more."""
+    """Yield the first batches of indices, with at least `samples` in total."""
     for batch in map(list, batches):
         yield batch
         samples -= len(batch)

@@ -1,9 +1,16 @@
-"""Passes over a user's batches, and which of their samples are held out."""
+"""Passes over a user's batches, and which of their samples are held out.
+
+A rule on the keys of the samples decides which ones are held out: the same in every pass.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -11,34 +18,119 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, describe, differ_in_shape, map_tensors, tensors_of
-from chita.model.sample_keys import SampleKeys, known_size, order_is_fixed, repeats_samples
-from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit, split_keys
+from chita.model.sample_keys import KEYS, SampleKeys, known_size, order_is_fixed, repeats_samples
 from chita.solver.matrix.memory import format_bytes, free_bytes
 
 logger = logging.getLogger(__name__)
 
-KEPT_SHARE = 0.5  # of the free memory, that samples which do not come again may take
+FEW = 256  # samples that are always counted: random shares of so few are too inexact
+AMPLE = 4  # times the needed samples; a larger data set does not increase a share
+MARGIN = 4  # standard deviations by which a share exceeds the wanted number of samples
+LEAST_PART = 32  # a share for fewer samples might be empty
+KEPT_SHARE = 0.5  # of the free memory that kept samples may occupy
 
 READ_ONCE = "{} hold no samples; a list or a DataLoader can be read again"
 CHANGING = (
-    "%s gives other samples each time it is read, as random augmentation does, or padding without "
-    "an attention mask: the first %d are kept and used at every stage, so that held-out ones stay "
-    "out; pass held_out=, other samples to choose by, for new ones at every stage"
+    "%s gives other samples each time it is read, as with random augmentation or with padding "
+    "without an attention mask; chita keeps the first %d samples and uses them at every "
+    "stage, so that held-out samples stay apart. Pass held_out= to get new ones at every stage"
 )
 
 
-class SampleSource:
-    """Data that are read again and again.
-
-    Args:
-        batches: a list, a DataLoader or anything else that can be iterated more than once.
-        parse: makes a `Batch` of a given one, with its number.
-        seed: of the keys; if given, a list or tuple is read in an order drawn from it.
-        name: of the argument that gave them, for messages.
+@dataclass(frozen=True)
+class SampleSplit:
+    """Parts of the samples, by their keys.
 
     Attributes:
-        sample: a copy of the first sample that was read; None before that.
-        batch_size: the size of the batch it came in.
+        bounds: part i has the keys from bounds[i - 1], or 0, up to bounds[i]; the rest follows.
+        excluded: keys that belong neither to a part nor to the rest.
+    """
+
+    bounds: tuple[int, ...] = ()
+    excluded: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+
+    @property
+    def rest(self) -> int:
+        """The number of the part that is not held out."""
+        return len(self.bounds)
+
+    def part_of(self, keys: Tensor) -> Tensor:
+        """Return the part of each key, (samples,); -1 for excluded keys."""
+        part = torch.bucketize(keys, torch.tensor(self.bounds, dtype=torch.int64), right=True)
+        return part.masked_fill_(torch.isin(keys, self.excluded), -1)
+
+
+NOTHING_HELD_OUT = SampleSplit()
+
+
+def split_keys(
+    read: Iterable[Tensor], counts: Sequence[int], *, rest: int, size: int | None
+) -> SampleSplit:
+    """Divide the keys so that each part gets its count, and the rest what it needs.
+
+    If a pass has at most twice the needed samples, all keys are read and every part gets its
+    count, or slightly fewer samples, because samples with equal content stay together. In larger
+    data each part gets a share of the keys that contains enough samples.
+
+    Args:
+        read: the keys of one pass; a long pass is not read to its end.
+        counts: samples wanted in each part.
+        rest: samples wanted beside them.
+        size: samples in a pass, if known.
+    """
+    needed = sum(counts) + rest
+    most = max(2 * needed, FEW)
+    if size is None or size <= most:
+        seen, pieces = 0, [torch.empty(0, dtype=torch.int64)]
+        for keys in read:
+            seen += len(keys)
+            pieces.append(keys)
+            if seen > most:
+                break
+        else:
+            return SampleSplit(_exact_bounds(torch.cat(pieces).sort().values.tolist(), counts))
+        size = most
+    shares = accumulate(_ample_share(count, needed, size) for count in counts)
+    return SampleSplit(tuple(min(math.ceil(share * KEYS), KEYS) for share in shares))
+
+
+def _ample_share(count: int, needed: int, size: int) -> float:
+    """Return a share of the keys that almost certainly contains `count` samples.
+
+    The number of samples in a share varies by about its square root.
+    """
+    if not count:
+        return 0.0
+    likely = max(count + MARGIN * math.sqrt(count), LEAST_PART)
+    return max(count / min(size, AMPLE * needed), likely / size)
+
+
+def _exact_bounds(ordered: list[int], counts: Sequence[int]) -> tuple[int, ...]:
+    """Divide sorted keys by count, with equal keys together and a key in each part."""
+    bounds, start = [], 0
+    for count in counts:
+        end = start + count
+        bound = ordered[end] if end < len(ordered) else KEYS
+        if count and start < len(ordered) and bound == ordered[start]:
+            after = bisect_right(ordered, bound)
+            bound = ordered[after] if after < len(ordered) else KEYS
+        bounds.append(bound)
+        start = bisect_left(ordered, bound)
+    return tuple(bounds)
+
+
+class SampleSource:
+    """Batches of a user that are read in several passes.
+
+    Args:
+        batches: a list, a DataLoader or another iterable that can be iterated more than once.
+        parse: converts a given batch, with its number, to a `Batch`.
+        seed: of the keys; if given, it also draws the order in which a list or tuple is read.
+        name: of the argument, for messages.
+
+    Attributes:
+        sample: a copy of the first sample read; None before that.
+        batch_size: the size of the batch that contained it.
         split: which samples are held out.
     """
 
@@ -59,10 +151,9 @@ class SampleSource:
                 f"{name} is a {type(batches).__name__}, which can be read only once; "
                 "pass a list or a DataLoader"
             )
-        self.name = name
+        self.name, self.split = name, NOTHING_HELD_OUT
         self.sample: Batch | None = None
         self.batch_size = 1
-        self.split = NOTHING_HELD_OUT
         self._batches, self._parse = batches, parse
         self._order: list[int] | None = None
         if seed is not None and isinstance(batches, (list, tuple)):
@@ -70,8 +161,8 @@ class SampleSource:
             self._order = torch.randperm(len(batches), generator=generator).tolist()
         self._keys = SampleKeys(0 if seed is None else seed)
         self._counted, self._counted_all = 0, False
-        self._shapes_differ = False  # from batch to batch, as far as they were read
-        self._unit: int | None = None  # samples that each batch is filled to, if shapes differ
+        self._shapes_differ = False  # between the batches read so far
+        self._unit: int | None = None  # batches are filled to multiples of it if shapes differ
 
     @property
     def order_is_fixed(self) -> bool:
@@ -104,14 +195,12 @@ class SampleSource:
             else:
                 self._counted_all = True
         if not self._counted and self._counted_all:
-            raise ChitaError(
-                f"{self.name} hold no samples"
-                + ("" if self.split is NOTHING_HELD_OUT else " that differ from those held out")
-            )
+            others = "" if self.split is NOTHING_HELD_OUT else " that differ from those held out"
+            raise ChitaError(f"{self.name} hold no samples{others}")
         return min(self._counted, limit)
 
     def hold_out(self, counts: Sequence[int], *, rest: int, unit: int) -> list[list[Batch]]:
-        """Set parts of the samples apart; see `SampleStream.hold_out`."""
+        """Hold out parts of the samples; see `SampleStream.hold_out`."""
         if not repeats_samples(self._batches, self._parse):
             kept = self._keep(sum(counts) + rest)
             if rest:
@@ -123,21 +212,20 @@ class SampleSource:
         whole = bool(keys) and next(read, None) is None
         parts = self._collect(counts)
         self._forget_count(unit)
-        if (
-            whole and self._unit is None
-        ):  # what the next pass holds may differ, where a sampler draws some of the data
+        # Count this pass: the next may differ, if a sampler draws a part of the data.
+        if whole and self._unit is None:
             self._counted = sum(int((self.split.part_of(k) == self.split.rest).sum()) for k in keys)
             self._counted_all = True
         return parts
 
     def exclude(self, held_out: Sequence[Batch], *, unit: int) -> None:
-        """Hold out the samples with the content of these."""
+        """Hold out all samples whose content is that of one of these."""
         keys = [self._keys.of(batch) for batch in held_out]
         self.split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
         self._forget_count(unit)
 
     def _keep(self, count: int) -> int:
-        """Read samples of one pass, at most so many, and replace the data by them; their number."""
+        """Replace the data by at most `count` samples of one pass, and return their number."""
         count = self.count(count)
         assert self.sample is not None
         tensors = tensors_of(self.sample.content)
@@ -146,7 +234,7 @@ class SampleSource:
         if free is not None and count * each > KEPT_SHARE * free:
             raise ChitaError(
                 f"{self.name} gives other samples each time it is read, as random augmentation "
-                f"does, and to keep {count} of them takes {format_bytes(count * each)}, where "
+                f"does, and keeping {count} of them needs {format_bytes(count * each)}, where "
                 f"{format_bytes(free)} are free; pass held_out=, other samples to choose by, or "
                 "give fewer samples"
             )
@@ -164,7 +252,7 @@ class SampleSource:
         return count
 
     def _collect(self, counts: Sequence[int]) -> list[list[Batch]]:
-        """Read on until every part is complete, or the pass ends."""
+        """Read until every part is complete or the pass ends."""
         parts: list[list[Batch]] = [[] for _ in counts]
         missing = list(counts)
         for batch in self._read_all():
@@ -183,13 +271,13 @@ class SampleSource:
         self._counted, self._counted_all = 0, False
 
     def _read_keys(self, keys: list[Tensor]) -> Iterator[Tensor]:
-        """Read one pass over the keys of the samples, which are also put into a list."""
+        """Read one pass over the keys of the samples, and append them to a list."""
         for batch in self.read():
             keys.append(self._keys.of(batch))
             yield keys[-1]
 
     def _read_all(self) -> Iterator[Batch]:
-        """Read one pass over the given batches, checked; those without samples are left out."""
+        """Read one pass over the checked batches, without empty ones."""
         given: Iterable[tuple[int, Any]] = enumerate(self._batches)
         if self._order is not None:
             numbered = list(given)
@@ -197,7 +285,7 @@ class SampleSource:
         for number, content in given:
             batch = self._parse(number, content)
             if batch.size:
-                if self.sample is None:  # a copy, which does not hold on to the rest of the batch
+                if self.sample is None:  # a copy does not keep the rest of the batch in memory
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
                     self.batch_size = batch.size
                 self._shapes_differ |= differ_in_shape(batch, self.sample)
@@ -205,8 +293,8 @@ class SampleSource:
 
 
 def _whole_units(count: int, unit: int) -> Tensor:
-    """Return indices of `count` samples that make whole units: the nearest number, at least one.
+    """Return indices of `count` samples that form whole units: the nearest number, at least one.
 
-    The last samples are left out, or the first ones come twice.
+    The last samples are omitted, or the first ones are repeated.
     """
     return torch.arange(max(round(count / unit), 1) * unit) % count

@@ -1,4 +1,4 @@
-"""The user's batches as one endless stream of samples, cut to the sizes that are asked for."""
+"""The user's batches as an endless stream of samples, divided into pieces of a given size."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, differ_in_shape, join, parse_batch
-from chita.model.sample_source import READ_ONCE, SampleSource
-from chita.model.sample_split import SampleSplit
+from chita.model.sample_source import READ_ONCE, SampleSource, SampleSplit
 
 MOST_AT_ONCE = 256  # samples in a forward pass
 
@@ -17,39 +16,39 @@ Place = tuple[int, int]  # passes begun since the start, and samples given of th
 
 
 class SampleStream:
-    """The samples of `batches`, one after the other and round again.
+    """The samples of `batches` in order, again and again.
 
     Args:
-        batches: a list, a DataLoader or anything else that can be iterated more than once.
-        seed: if given, a list or tuple is read in an order drawn from it.
-        name: of the argument that gave them, for messages.
+        batches: a list, a DataLoader or another iterable that can be iterated more than once.
+        seed: if given, it draws the order in which a list or tuple is read.
+        name: of the argument, for messages.
     """
 
     def __init__(
         self, batches: Iterable[Any], seed: int | None = None, name: str = "batches"
     ) -> None:
         self._source = SampleSource(batches, self.parse, seed, name)
-        self._start_anew()
+        self._rewind()
 
     @property
     def sample(self) -> Batch | None:
-        """The first sample that was ever read."""
+        """The first sample that was read."""
         return self._source.sample
 
     @property
     def split(self) -> SampleSplit:
-        """Which samples `take` does not give."""
+        """Which samples are held out from `take`."""
         return self._source.split
 
     def count(self, limit: int) -> int:
-        """The number of samples the data hold beside those held out, counted up to `limit`."""
+        """Count the samples that are not held out, up to `limit`."""
         return self._source.count(limit)
 
     def at_once(self, least: int = 1) -> int:
-        """How many samples a forward pass may take: what is given fits, and so does a row of A.
+        """Return the number of samples for one forward pass: given batches are assumed to fit.
 
         Args:
-            least: that the rest of the work takes at once anyway.
+            least: the samples that other parts of the work process at once.
         """
         if self.sample is None:
             self.peek()
@@ -58,25 +57,25 @@ class SampleStream:
     def hold_out(
         self, counts: Sequence[int], chunk: int, *, rest: int, unit: int = 1
     ) -> list[list[Batch]]:
-        """Set parts of the samples apart, which `take` never gives again.
+        """Hold out parts of the samples, which `take` does not return afterwards.
 
-        The content of a sample decides where it belongs, so that it stays there in whatever order
-        the data are read. Data whose samples differ each time they are read, as random
-        augmentation makes them, are read once and kept: every pass then gives the same ones.
+        The content of a sample decides on its part, in every order of the data. If the samples
+        differ in each pass, as with random augmentation, they are read once and stored, so that
+        every pass gives the same samples.
 
         Args:
-            counts: samples wanted in each part; a part may get a few less.
+            counts: samples wanted in each part; a part may get slightly fewer.
             chunk: samples in a piece.
-            rest: samples beside them that `take` is to give before it starts anew.
-            unit: m, the samples of a mini-batch. A piece has whole units, or less than one. Where
-                samples differ in shape from batch to batch, which `take` does not join, what is
-                left of each batch is made up to whole units.
+            rest: other samples that `take` returns before it starts from the beginning.
+            unit: m, the samples of a mini-batch. A piece has whole units, or less than one. If
+                samples differ in shape between batches, which `take` does not join, the rest of
+                each batch is filled to whole units.
 
         Returns:
             The pieces of each part.
         """
         parts = self._source.hold_out(counts, rest=rest, unit=unit)
-        self._start_anew()
+        self._rewind()
         held = (SampleStream(part).take(_size(part), chunk) if part else () for part in parts)
         return [
             [self.prepare(each) for piece in pieces for each in _units_and_rest(piece, unit)]
@@ -84,36 +83,36 @@ class SampleStream:
         ]
 
     def exclude(self, held_out: Sequence[Batch], *, unit: int = 1) -> None:
-        """Never give samples with the content of these, which were held out elsewhere.
+        """Hold out all samples with the content of these, which another stream holds out.
 
         Args:
-            held_out: such samples.
+            held_out: the samples.
             unit: as for `hold_out`.
         """
         self._source.exclude(held_out, unit=unit)
-        self._start_anew()
+        self._rewind()
 
     def restarted(self) -> SampleStream:
-        """Another stream of the same samples, at their start; this one stays where it is."""
+        """Return a new stream of the same samples, from the beginning; this one does not move."""
         other = copy.copy(self)
-        other._start_anew()
+        other._rewind()
         return other
 
-    def _start_anew(self) -> None:
+    def _rewind(self) -> None:
         self._waiting: Iterator[Batch] = iter(())
         self._rest: Batch | None = None
         self._place: Place = (0, 0)
 
     @property
     def place(self) -> Place:
-        """Where `take` goes on."""
+        """The position at which `take` continues."""
         return self._place
 
     def seek(self, place: Place) -> None:
-        """Go on from the `place` that another stream of the same data was at, not before this one.
+        """Move forward to the `place` of another stream of the same data.
 
-        Data whose passes are all alike are read from the start of the last pass only. Others are
-        read through, so that an order that is drawn anew for each pass is drawn as it was.
+        If all passes are equal, only the last pass is read from its start. Otherwise all passes are
+        read, so that an order that is drawn for each pass is drawn as before.
         """
         passes, given = place
         if passes and self._source.order_is_fixed:
@@ -125,29 +124,29 @@ class SampleStream:
         self.skip(given - self._place[1])
 
     def peek(self) -> Batch | None:
-        """The first batch of a pass that is begun for it alone; None if there are no samples."""
+        """Return the first batch of a new pass; None if there are no samples."""
         return next(self._source.read(), None)
 
     def first(self) -> Batch | None:
-        """The first batch of each pass; None if there is none, or not the same one each time."""
+        """Return the first batch of each pass; None if there is none or if passes differ."""
         return self.peek() if self._source.order_is_fixed else None
 
     def skip(self, count: int) -> None:
-        """Pass over the next `count` samples."""
+        """Skip the next `count` samples."""
         while count:
             count -= self._cut(count).size
 
     def take(self, count: int, chunk: int, *, unit: int = 1) -> Iterator[Batch]:
-        """The next `count` samples in pieces of `chunk`, the last one possibly smaller.
+        """Return the next `count` samples in pieces of `chunk`; the last one may be smaller.
 
-        Goes on where the last call stopped, and starts anew at the end of the data. At most one
-        piece and one given batch are held at a time. Samples of different shapes are not joined:
-        where the shape changes after whole units of `unit` samples, the piece ends.
+        The call continues where the last one stopped, and starts a new pass at the end of the data.
+        At most one piece and one given batch are in memory at a time. Samples of different shapes
+        are not joined: a piece ends where the shape changes after whole units of `unit` samples.
         """
         return (self.prepare(piece) for piece in self._pieces(count, chunk, unit))
 
     def prepare(self, piece: Batch) -> Batch:
-        """Make of a piece what the work needs, before it is given."""
+        """Convert a piece before `take` returns it."""
         return piece
 
     def _pieces(self, count: int, chunk: int, unit: int = 1) -> Iterator[Batch]:
@@ -168,7 +167,7 @@ class SampleStream:
         return join(parts)
 
     def _cut(self, most: int) -> Batch:
-        """The next samples, at most so many, of one given batch."""
+        """Return at most `most` of the next samples, from one given batch."""
         batch = self._rest or self._next()
         part = batch[:most]
         self._rest = batch[most:] if batch.size > most else None
@@ -187,23 +186,23 @@ class SampleStream:
         return batch
 
     def parse(self, number: int, given: Any) -> Batch:
-        """The samples of one given batch; one that was parsed before stays as it is."""
+        """Convert one given batch to a `Batch`, which it may be already."""
         return parse_batch(number, given)
 
 
 def _size(batches: Sequence[Batch]) -> int:
-    """The number of samples in some batches."""
+    """Return the number of samples in some batches."""
     return sum(batch.size for batch in batches)
 
 
 def _units_and_rest(batch: Batch, unit: int) -> list[Batch]:
-    """Cut off what is more than whole units."""
+    """Divide a batch into its whole units and the rest."""
     whole = batch.size // unit * unit
     return [part for part in (batch[:whole], batch[whole:]) if part.size]
 
 
 def first_sample(batches: Any) -> Batch | None:
-    """One sample of data given to a method that needs none; None if it cannot be had."""
+    """Return the first sample, for methods that need no data; None if there is none."""
     try:
         stream = SampleStream(batches)
         stream.peek()

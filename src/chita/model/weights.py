@@ -1,4 +1,4 @@
-"""The prunable weights of a model, and the flat vector w of them."""
+"""The prunable weights of a model, as one flat vector w."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
-from chita.model.prunable import prunable_by_default
+from chita.model.layers import Axes, axes_of, prunable_by_default
 
 Patterns = str | Sequence[str] | None
 
 
 @dataclass(frozen=True)
 class Weight:
-    """One prunable parameter and its place [start, stop) in the flat vector."""
+    """One prunable parameter, which has the entries [start, stop) of the flat vector."""
 
     name: str
     parameter: nn.Parameter
@@ -37,18 +37,19 @@ class Weight:
 class Weights:
     """The prunable weights of a model, in the order of `model.named_parameters()`.
 
-    By default these are the weights of Linear and convolution layers and of attention (see
-    `chita.prunable`). A weight shared by several modules counts once.
+    By default these are the weights of the layer kinds in `chita.model.layers`: of Linear and
+    convolution layers, of attention, and of kinds that a user registers. A weight that several
+    modules share counts once.
 
     Args:
-        model: any module; its parameters are referred to, never copied.
-        include: glob pattern(s) of parameter names, in place of the default choice.
-        exclude: glob pattern(s) of parameter names left out.
+        model: any module; its parameters are referenced, not copied.
+        include: glob pattern(s) of parameter names, instead of the default choice.
+        exclude: glob pattern(s) of parameter names to leave out.
 
     Attributes:
         entries: one for each parameter.
-        size: p.
-        sizes: the weights of each parameter, p in all.
+        size: p, the number of weights.
+        sizes: the number of weights of each parameter.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class Weights:
         chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
         if not chosen:
             raise ChitaError(
-                "the model has no prunable weights: no Linear, convolution or attention layer with "
-                f"weights of its own is left after include={include!r}, exclude={exclude!r}"
+                "the model has no prunable weights: there is no Linear, convolution or attention "
+                f"layer with parameters, for include={include!r}, exclude={exclude!r}"
             )
         self._hold(chosen)
 
@@ -74,34 +75,34 @@ class Weights:
         return iter(self.entries)
 
     def without(self, names: Iterable[str]) -> Weights:
-        """The prunable weights but for those named; at least one must be left."""
+        """Return the prunable weights without those of some names; at least one must remain."""
         left = {w.name: w.parameter for w in self if w.name not in set(names)}
         other = copy.copy(self)
         other._hold(left)
         return other
 
     def vector(self) -> Tensor:
-        """A copy of the weights as one vector, shape (p,)."""
+        """Return a copy of the weights as one vector, (p,)."""
         return torch.cat([weight.parameter.detach().reshape(-1) for weight in self])
 
     @torch.no_grad()
     def assign(self, vector: Tensor) -> None:
-        """Write the vector of shape (p,) into the model's parameters, in place."""
+        """Write the vector, (p,), into the model's parameters, in place."""
         for weight in self:
             weight.parameter.copy_(vector[weight.span].view_as(weight.parameter))
 
     def replace(self, vector: Tensor) -> None:
-        """Write the vector for good; interrupted half-way, the model is as it was before."""
+        """Write the vector, (p,); if interrupted, restore the old weights."""
         before = self.vector()
         try:
-            self.assign(vector + 0.0)  # without -0.0, which a packed file stores
+            self.assign(vector + 0.0)  # without -0.0, which a packed file would store
         except BaseException:
             self.assign(before)
             raise
 
     @contextmanager
-    def lent(self, vector: Tensor) -> Iterator[None]:
-        """The model with the vector of shape (p,) for weights, given back as it was."""
+    def temporarily(self, vector: Tensor) -> Iterator[None]:
+        """Write the vector, (p,), and restore the old weights at the end of the context."""
         before = self.vector()
         try:
             self.assign(vector)
@@ -110,8 +111,18 @@ class Weights:
             self.assign(before)
 
     def split(self, vector: Tensor) -> dict[str, Tensor]:
-        """A vector of shape (p,) as one tensor per parameter, by name."""
+        """Divide a vector, (p,), into one tensor per parameter, by name."""
         return {w.name: vector[w.span].view(w.parameter.shape) for w in self}
+
+
+def weight_axes(model: nn.Module, weights: Weights) -> dict[str, Axes]:
+    """Return the axes of each weight of a model, by name."""
+    owners = {
+        id(parameter): (module, name)
+        for module in model.modules()
+        for name, parameter in module.named_parameters(recurse=False)
+    }
+    return {weight.name: axes_of(*owners[id(weight.parameter)]) for weight in weights}
 
 
 @torch.no_grad()
@@ -130,10 +141,10 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for name, mask in masks.items():
         if name not in parameters:
-            raise ChitaError(f"masks name {name!r}, which is no parameter of the model")
+            raise ChitaError(f"masks name {name!r}, which is not a parameter of the model")
         _check_mask(name, mask, parameters[name].shape)
     for name, mask in masks.items():
-        # Not by a product, which makes -0.0 of negative weights: a packed file stores those.
+        # A product would turn negative weights into -0.0, which a packed file would store.
         parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
 
 
@@ -157,7 +168,7 @@ def _as_tuple(patterns: Patterns) -> tuple[str, ...] | None:
 def _choose(
     model: nn.Module, include: tuple[str, ...] | None, exclude: tuple[str, ...] | None
 ) -> dict[str, nn.Parameter]:
-    """The chosen parameters under their first names; every pattern must match something."""
+    """Return the chosen parameters by their first names; every pattern must match a name."""
     everything = dict(model.named_parameters(remove_duplicate=False))
     for argument, patterns in (("include", include), ("exclude", exclude)):
         for pattern in patterns or ():
@@ -201,7 +212,7 @@ def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:
     dtypes = {str(parameter.dtype): name for name, parameter in chosen.items()}
     if len(dtypes) > 1:
         which = ", ".join(f"{name!r} is {dtype}" for dtype, name in dtypes.items())
-        raise ChitaError(f"the weights are of several types ({which}); convert the model to one")
+        raise ChitaError(f"the weights have several types ({which}); convert the model to one")
 
 
 def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
@@ -212,7 +223,7 @@ def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
 
 
 def check_model(model: nn.Module) -> None:
-    """The model can be run: its parameters are on one device, and all tensors hold values."""
+    """Raise a ChitaError unless the parameters are on one device and all tensors have values."""
     if not isinstance(model, nn.Module):
         raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     tensors = dict(chain(model.named_parameters(), model.named_buffers()))
@@ -225,15 +236,15 @@ def check_model(model: nn.Module) -> None:
             raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
         if isinstance(tensor, nn.Parameter) and tensor.is_inference():
             raise ChitaError(
-                f"{name!r} was made under torch.inference_mode() and cannot be changed: make the "
-                "model outside it, or prune a copy.deepcopy of it"
+                f"{name!r} was made under torch.inference_mode() and cannot be changed: make "
+                "the model outside of it, or prune a copy.deepcopy of it"
             )
 
 
 def check_finite(weights: Weights) -> None:
-    """The prunable weights are numbers."""
+    """Raise a ChitaError if a prunable weight is NaN or infinite."""
     for weight in weights:
         if not bool(weight.parameter.isfinite().all()):
             raise ChitaError(
-                f"{weight.name!r} holds NaN or infinite weights; the model must be a trained one"
+                f"{weight.name!r} holds NaN or infinite weights; the model must be trained"
             )

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from chita.errors import ChitaError
 from chita.paper.cells import Cell, Cells, Record
-from chita.paper.networks import EMBEDDED, Subject
+from chita.paper.networks import Subject
 from chita.paper.write import Report, write_report
+from chita.report.published import EMBEDDED
 
 
 @dataclass(frozen=True)

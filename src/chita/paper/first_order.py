@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from chita import data
 from chita.model.accuracy import accuracy
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import device_of, evaluating
 from chita.model.weights import Weights
 from chita.paper.average import average
 from chita.paper.benchmark import Bench

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -12,8 +10,10 @@ from torch import nn
 
 from chita import data, zoo
 from chita.errors import ChitaError
-from chita.files.checkpoint import load_checkpoint, save_checkpoint
+from chita.files.checkpoint import save_checkpoint
 from chita.model.batch_norm import reestimate_batch_norm
+from chita.report.published import EMBEDDED
+from chita.zoo.trained import IMAGE_FOLDER, Trained, open_trained
 
 CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
 IMAGENET_CHECKPOINTS = {
@@ -21,7 +21,6 @@ IMAGENET_CHECKPOINTS = {
     "mobilenetv1-folded": "mobilenetv1_imagenet_folded.safetensors",
     "resnet50": "resnet50_imagenet.safetensors",
 }
-EMBEDDED = "mlpnet-embedded"  # not the paper's network: its cells must not be taken for those
 
 
 @dataclass(frozen=True)
@@ -29,29 +28,34 @@ class Subject:
     """A trained network and its data.
 
     Attributes:
-        name: in keys and tables.
-        network: of the zoo.
-        checkpoint: its trained weights.
-        load: gives its data.
-        device: where it runs.
-        cache: a folder for what takes long to make.
+        name: the name in keys and tables.
+        trained: the network, its checkpoint and its data.
+        cache: the folder of models that take long to prepare.
     """
 
     name: str
-    network: zoo.Network
-    checkpoint: Path
-    load: Callable[[], data.Splits]
-    device: torch.device
+    trained: Trained
     cache: Path
 
-    @cached_property
-    def splits(self) -> data.Splits:
-        return self.load()
+    @property
+    def network(self) -> zoo.Network:
+        """The network of the zoo."""
+        return self.trained.network
 
-    @cached_property
+    @property
+    def device(self) -> torch.device:
+        """The device that the network runs on."""
+        return self.trained.place
+
+    @property
+    def splits(self) -> data.Splits:
+        """The training and test images."""
+        return self.trained.splits
+
+    @property
     def test(self) -> data.Batches:
         """The test set."""
-        return data.Batches(self.splits.test, self.network.batch_size, device=self.device)
+        return self.trained.test
 
     @property
     def augments(self) -> bool:
@@ -79,16 +83,13 @@ class Subject:
     def model(self, seed: int) -> nn.Module:
         """The trained network; ResNet20's batch norm is re-estimated over augmented data, as in the
         paper."""
-        model = self.network.build().to(self.device)
         augment = self.network.recipe.augment
         if augment is None or self.network.name in IMAGENET_CHECKPOINTS:
-            load_checkpoint(model, self.checkpoint)
-            return model
+            return self.trained.build()
         ready = self.cache / f"{self.name}-{seed}.safetensors"
         if ready.exists():
-            load_checkpoint(model, ready)
-            return model
-        load_checkpoint(model, self.checkpoint)
+            return replace(self.trained, checkpoint=ready).build()
+        model = self.trained.build()
         augmented = data.Batches(
             self.splits.train, 128, shuffle=True, augment=augment, seed=seed, device=self.device
         )
@@ -112,15 +113,13 @@ def find_subjects(
     cache = out / "networks"
     if checkpoints is None and imagenet is None:
         mlpnet = zoo.get("mlpnet")
-        assert mlpnet.embedded is not None
-        shipped, load = mlpnet.embedded.checkpoint, partial(data.load, mlpnet.embedded.data)
-        return {EMBEDDED: Subject(EMBEDDED, mlpnet, shipped, load, device, cache)}
+        return {EMBEDDED: Subject(EMBEDDED, open_trained(mlpnet, place=device), cache)}
     found = {}
     for name, file in CHECKPOINTS.items():
         network = zoo.get(name)
         if checkpoints is not None and (checkpoints / file).is_file():
-            load = partial(data.load, network.data)
-            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+            trained = open_trained(network, checkpoints / file, place=device)
+            found[name] = Subject(name, trained, cache)
     if imagenet is not None:
         return found | _imagenet_subjects(checkpoints, imagenet, device, cache)
     missing = [file for name, file in CHECKPOINTS.items() if name not in found]
@@ -140,11 +139,9 @@ def _imagenet_subjects(
     for name, file in IMAGENET_CHECKPOINTS.items():
         network = zoo.get(name)
         if checkpoints is not None and (checkpoints / file).is_file():
-            assert network.preprocessing is not None
-            load = partial(
-                data.image_folder, imagenet, network.preprocessing, classes=network.classes
-            )
-            found[name] = Subject(name, network, checkpoints / file, load, device, cache)
+            images = f"{IMAGE_FOLDER}{imagenet}"
+            trained = open_trained(network, checkpoints / file, images, place=device)
+            found[name] = Subject(name, trained, cache)
     if not found:
         raise ChitaError(
             f"--imagenet {imagenet} needs --checkpoints with the trained weights of MobileNetV1 or "

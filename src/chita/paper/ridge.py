@@ -78,7 +78,7 @@ class RidgeEffect:
                 w = problem.solve(
                     RUNS[run], sparsity=sparsity, lam=ridge, alpha=alpha, options=along
                 ).w
-                with problem.weights.lent(w):
+                with problem.weights.temporarily(w):
                     return {
                         "accuracy": accuracy(problem.model, subject.test),
                         "distance": float((w - problem.w0).norm()),

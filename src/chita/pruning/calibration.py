@@ -19,7 +19,8 @@ from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss
 from chita.model.stream import SampleStream
-from chita.pruning.config import BATCH, PruneConfig
+from chita.pruning.config import PruneConfig
+from chita.pruning.options import BATCH
 
 MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
 HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare

@@ -1,124 +1,63 @@
-"""PruneConfig: everything that decides how a network is pruned, checked before any work starts."""
+"""PruneConfig: the options of a pruning run, checked before any work starts."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any
 
-from chita.errors import (
-    ChitaError,
-    are_patterns,
-    are_shares,
-    is_count,
-    is_flag,
-    is_natural,
-    is_not_negative,
-    is_percentage,
-    is_seed,
-    is_share,
-    require,
-)
+from chita.errors import ChitaError
 from chita.methods import Method, get_method, methods_where
-from chita.pruning.allocation import GLOBAL, RULES
-from chita.pruning.auto.metrics import METRICS
+from chita.pruning.allocation import GLOBAL
 from chita.pruning.auto.search import Forms
-from chita.pruning.floor import Floor
+from chita.pruning.declaration import add_options, check_names, check_values, options_of
+from chita.pruning.floor import Floor, sparsity_to_reach
+from chita.pruning.option_text import AUTO
+from chita.pruning.options import PruneOptions
 from chita.pruning.schedule import sparsities
-from chita.solver.constraints.pattern import NM, Pattern, parse_pattern
+from chita.solver.constraints.pattern import NM, Pattern, parse_pattern, read_sparsity
 from chita.solver.matrix.memory import parse_bytes
 from chita.solver.options import Options
 
-Ridge = float | Literal["auto"]
-
 SCHEDULE = "polynomial"
-BATCH = 16  # m, unless asked for: that of the paper's MobileNetV1
-AUTO = "auto"
 TRIED_METRICS = ("plain", "fisher", "lamp")  # by metric="auto", the paper's first
 BLOCK = 2000  # the size of the blocks that method="auto" may use, as the paper's
 # Without blocks the rows of A say little about each weight where they are so much fewer; with fewer
 # weights than this, blocks are not worth a trial.
 WHOLE_AT_MOST = 1000  # weights for each row
 BLOCKS_FROM = 100_000  # weights
-LOSSES = (None, "distill", "distill-mse")  # beside functions, which are no data
-STORAGE = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class PruneConfig:
-    """The arguments of `chita.prune` that are data; see there for what they mean."""
+class PruneConfig(PruneOptions):
+    """The options of `chita.prune`, checked when the object is created.
 
-    sparsity: float
-    loss: str | None = None
-    method: str = AUTO
-    solver: str | None = None
-    samples: int | None = None
-    batch: int | None = None
-    ridge: Ridge = "auto"
-    first_order: bool | None = None
-    stages: int | None = None
-    schedule: str | None = None
-    start: float = 0.2
-    hold: float = 0.0
-    iterations: int | None = None
-    continuation: int = 0
-    block_size: int | None = None
-    block_sweeps: int = 0
-    metric: str | None = None
-    drop_dead: bool | None = None
-    max_loss_increase: float | None = None
-    min_accuracy: float | None = None
-    pattern: str | None = None
-    strict: bool = False
-    include: Sequence[str] | str | None = None
-    exclude: Sequence[str] | str | None = None
-    allocation: str | Mapping[str, float] = GLOBAL
-    at_least: Mapping[str, float] | None = None
-    at_most: Mapping[str, float] | None = None
-    seed: int = 0
-    memory: int | str | None = None
-    storage: str = "float32"
+    Pass it to `chita.prune(model, batches, config)`; `dataclasses.replace` returns a copy with
+    other values, and `dataclasses.asdict` the values by name.
+
+    Raises:
+        ChitaError: a value is wrong, or two options do not fit together.
+    """
 
     def __post_init__(self) -> None:
-        require("sparsity", self.sparsity, is_share, "a number in [0, 1)")
-        for name in ("batch", "samples", "stages", "block_size"):
-            value = getattr(self, name)
-            if value is not None:
-                require(name, value, is_count, "an integer of at least 1")
-        if self.iterations is not None:
-            require("iterations", self.iterations, is_natural, "an integer of at least 0")
-        require("continuation", self.continuation, is_natural, "an integer of at least 0")
-        require("block_sweeps", self.block_sweeps, is_natural, "an integer of at least 0")
-        require("seed", self.seed, is_seed, "an integer from 0 to 2**64 - 1")
-        require("start", self.start, is_share, "a number in [0, 1)")
-        require("hold", self.hold, is_share, "a number in [0, 1)")
-        for name in ("include", "exclude"):
-            what = "a glob pattern of parameter names, or several"
-            require(name, getattr(self, name), are_patterns, what)
-        check_loss(self.loss)
+        check_values(self)
         self._check_guard()
         self._check_drop()
-        require("storage", self.storage, STORAGE.__contains__, f"one of {list(STORAGE)}")
-        require("ridge", self.ridge, _is_ridge, "'auto' or a finite number of at least 0")
         self._check_allocation()
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
         elif self.strict:
             raise ChitaError(
-                "strict=True is for weights that a pattern does not divide, and there is no "
-                "pattern: give one, such as '2:4' or '4x1', or leave out strict"
+                "strict=True requires a pattern, such as pattern='2:4' or pattern='4x1'; give a "
+                "pattern, or leave out strict"
             )
         self._make_plain()
         self._check_sweeps(self.resolve_method())
         self.plan()
-        if self.memory is not None:
-            parse_bytes("memory", self.memory)
 
     def _check_guard(self) -> None:
-        known = (None, AUTO, *METRICS)
-        require("metric", self.metric, known.__contains__, f"one of {list(known[1:])}")
         gradients = self.resolve_method().curvature.uses_gradients
         if self.metric not in (None, "plain") and not gradients:
             raise ChitaError(
@@ -126,23 +65,15 @@ class PruneConfig:
                 f"use; {methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
         for name in ("max_loss_increase", "min_accuracy"):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if name == "min_accuracy":
-                require(name, value, is_percentage, "in percent: above 1, and at most 100")
-            else:
-                require(name, value, is_not_negative, "a finite number of at least 0")
-            if not self.guarded:
-                raise ChitaError(f"{name} is for method='auto', got method={self.method!r}")
+            if getattr(self, name) is not None and not self.guarded:
+                raise ChitaError(f"{name} requires method='auto', got method={self.method!r}")
         if self.min_accuracy is not None and self.loss is not None:
             raise ChitaError(
-                f"min_accuracy needs labels, which loss={self.loss!r} does not look at; give "
-                "max_loss_increase, the most that it may diverge from the dense network"
+                f"min_accuracy needs labels, which loss={self.loss!r} does not use; limit the "
+                "divergence from the dense network by max_loss_increase instead"
             )
 
     def _check_drop(self) -> None:
-        require("drop_dead", self.drop_dead, is_flag, "True, False or None")
         if self.drop_dead and not self.resolve_method().curvature.uses_gradients:
             raise ChitaError(
                 f"drop_dead=True needs gradients, which method {self.method!r} does not use; "
@@ -150,22 +81,15 @@ class PruneConfig:
             )
 
     def _check_allocation(self) -> None:
-        what = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
-        if isinstance(self.allocation, str):
-            require("allocation", self.allocation, RULES.__contains__, f"one of {list(RULES)}")
-        else:
-            require("allocation", self.allocation, are_shares, f"one of {list(RULES)}, or {what}")
-        for name in ("at_least", "at_most"):
-            require(name, getattr(self, name) or {}, are_shares, what)
         limited = self.allocation != GLOBAL or self.at_least or self.at_most
         if limited and not self.resolve_method().constrained:
             raise ChitaError(
-                f"method {self.method!r} cannot keep to allocation, at_least or at_most; "
-                f"{methods_where(lambda method: method.constrained)} can"
+                f"method {self.method!r} does not support allocation, at_least or at_most; "
+                f"{methods_where(lambda method: method.constrained)} do"
             )
 
     def _make_plain(self) -> None:
-        """Numbers as Python has them: those of NumPy are no good for JSON or a generator."""
+        """Convert NumPy numbers to Python's, which JSON and torch generators require."""
         for name, value in vars(self).items():
             if isinstance(value, Integral) and not isinstance(value, bool):
                 object.__setattr__(self, name, int(value))
@@ -177,8 +101,8 @@ class PruneConfig:
     def _check_pattern(self, pattern: Pattern) -> None:
         if self.allocation != GLOBAL or self.at_least or self.at_most:
             raise ChitaError(
-                f"pattern={self.pattern!r} says what each layer keeps: allocation, at_least and "
-                "at_most do not go with it; keep layers dense by exclude"
+                f"pattern={self.pattern!r} determines what each layer keeps and cannot be combined "
+                "with allocation, at_least or at_most; keep layers dense by exclude"
             )
         if isinstance(pattern, NM) and self.sparsity > pattern.sparsity:
             if self.floor is None:
@@ -189,7 +113,7 @@ class PruneConfig:
             object.__setattr__(self, "sparsity", pattern.sparsity)  # the most that is tried
         if not self.resolve_method().constrained:
             raise ChitaError(
-                f"method {self.method!r} knows no patterns, got pattern={self.pattern!r}; "
+                f"method {self.method!r} does not support patterns, got pattern={self.pattern!r}; "
                 f"{methods_where(lambda method: method.constrained)} do"
             )
 
@@ -272,19 +196,34 @@ class PruneConfig:
         )
 
 
+PruneConfig.__doc__ = add_options(PruneConfig.__doc__, PruneConfig, "Attributes")
+
+
+def resolve_config(config: PruneConfig | None, overrides: Mapping[str, Any]) -> PruneConfig:
+    """Return the configuration that a call with these arguments asks for.
+
+    Args:
+        config: the values of the options that `overrides` does not name; the defaults if None.
+        overrides: values by the names of the options; a sparsity may be a pattern such as "2:4",
+            and may be left out if `max_loss_increase` or `min_accuracy` is given.
+
+    Raises:
+        ChitaError: a name is unknown, or a value is wrong.
+    """
+    if config is not None and not isinstance(config, PruneConfig):
+        raise ChitaError(f"config must be a PruneConfig or None, got {type(config).__name__}")
+    kind = PruneConfig if config is None else type(config)
+    check_names(overrides, options_of(kind), "chita.prune")
+    given = {**({} if config is None else vars(config)), **overrides}
+    floor = Floor(given.get("max_loss_increase"), given.get("min_accuracy"))
+    target = sparsity_to_reach(given.get("sparsity"), floor)
+    given["sparsity"], given["pattern"] = read_sparsity(target, given.get("pattern"))
+    return kind(**given)
+
+
 def kept_weights(p: int, sparsity: float) -> int:
     """k = floor((1 - sparsity) p) as floating point has it: 1 - 0.9 is a hair less than a tenth.
 
     So the paper counts, to the weight: its figures for magnitude pruning come out to the digit.
     """
     return math.floor((1 - sparsity) * p)
-
-
-def check_loss(loss: Any) -> None:
-    """Whether this is the name of a loss, or None."""
-    what = f"a function of outputs and targets, or one of {list(LOSSES[1:])}"
-    require("loss", loss, LOSSES.__contains__, what)
-
-
-def _is_ridge(value: Any) -> bool:
-    return (isinstance(value, str) and value == AUTO) or is_not_negative(value)

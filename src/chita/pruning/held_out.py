@@ -139,7 +139,7 @@ class HeldOut:
             return accuracy(self._model, self._own(self.batches), self._ranks)
 
     def _with(self, w: Tensor, batches: Sequence[Batch]) -> PartLosses:
-        with self._weights.lent(w):
+        with self._weights.temporarily(w):
             return self._parts(batches)
 
     def _parts(self, batches: Sequence[Batch]) -> PartLosses:

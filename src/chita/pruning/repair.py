@@ -16,15 +16,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from chita.errors import ChitaError
 from chita.files.finite import finite_or_none
-from chita.model.axes import channel_dim
 from chita.model.batch import Batch
 from chita.model.batch_norm import batch_norm_layers, reestimate_batch_norm
-from chita.model.hooks import owners
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import device_of, evaluating
+from chita.model.hooks import Args, Keywords, owners, watching
+from chita.model.layers import channel_dim
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses
@@ -114,19 +113,13 @@ class _Mean:
 def _pass(model: nn.Module, batch: Batch, names: Sequence[str], watch: Watch) -> None:
     """Run the model on a batch, in eval mode, with the layers of these names watched."""
 
-    def watched(name: str) -> RemovableHandle:
-        def hook(layer: nn.Module, _: Any, output: Any) -> Tensor | None:
-            return watch(name, layer, output) if _has_channels(layer, output) else None
+    by_layer = {model.get_submodule(name): name for name in names}
 
-        return model.get_submodule(name).register_forward_hook(hook)
+    def hook(layer: nn.Module, args: Args, keywords: Keywords, output: Any) -> Tensor | None:
+        return watch(by_layer[layer], layer, output) if _has_channels(layer, output) else None
 
-    handles = [watched(name) for name in names]
-    try:
-        with evaluating(model):
-            batch.to(device_of(model)).outputs(model)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with watching(by_layer, hook), evaluating(model):
+        batch.to(device_of(model)).outputs(model)
 
 
 def _bias(layer: nn.Module) -> nn.Parameter:

@@ -19,7 +19,7 @@ from chita.files.resumable import Kept, KeptRun
 from chita.files.run_folder import STAGE_FILE
 from chita.files.whole import write_whole
 from chita.model.batch import tensors_of
-from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit
+from chita.model.sample_source import NOTHING_HELD_OUT, SampleSplit
 from chita.model.stream import Place, SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.result import StageRow

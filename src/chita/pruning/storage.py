@@ -18,8 +18,9 @@ from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
 from chita.solver.division import Division
+from chita.solver.matrix.held import hold
 from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
-from chita.solver.matrix.plan import BATCHES, Planner, Work, hold
+from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.shared import SharedTarget
 from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks

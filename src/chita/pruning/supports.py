@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.axes import Axes, weight_axes
-from chita.model.weights import Weights
+from chita.model.layers import Axes
+from chita.model.weights import Weights, weight_axes
 from chita.pruning.allocation import allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint

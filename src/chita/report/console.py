@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-def say(*parts: str | Table) -> None:
+def show(*parts: str | Table) -> None:
     """Lines as they are, however long and whatever brackets they hold, and tables."""
     console = Console()
     for part in parts:
@@ -21,6 +21,6 @@ def say(*parts: str | Table) -> None:
             console.print(part)
 
 
-def say_json(record: Mapping[str, Any]) -> None:
+def show_json(record: Mapping[str, Any]) -> None:
     """One line."""
     sys.stdout.write(json.dumps(record) + "\n")

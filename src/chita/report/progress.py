@@ -49,6 +49,13 @@ def step_bar(description: str) -> Iterator[Callable[[int, int], None]]:
         yield update
 
 
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Show one line that changes while work runs; yields a function that sets its text."""
+    with Console(stderr=True).status("") as status:
+        yield status.update
+
+
 def _bar(*columns: ProgressColumn, show: bool) -> Progress:
     console = Console(stderr=True)
     shown = show and console.is_terminal

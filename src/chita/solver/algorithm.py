@@ -1,4 +1,4 @@
-"""What an algorithm is: it takes a problem and k to a pruned point."""
+"""The algorithm interface, and algorithms that choose a support and then update the weights."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Protocol
 
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
-from chita.solver.blocks.coupled import SHARE, talk
+from chita.solver.blocks.coupled import SHARE, solve_coupled
 from chita.solver.blocks.independent import (
     BatchSolver,
     alone,
     cut_blocks,
     one_by_one,
     side_by_side,
-    solve_apart,
+    solve_independent,
 )
 from chita.solver.iht import Refine, shrink_support
 from chita.solver.options import Options, Trace
@@ -27,12 +27,13 @@ BatchRule = Callable[[BatchedProblem, BatchedPoint, Options, Trace], BatchedSolu
 
 @dataclass(frozen=True)
 class Layout:
-    """How the p columns fall into layers, and the size of the blocks these are cut into.
+    """The division of the p columns into layers, and of the layers into blocks.
 
     Attributes:
         layers: the number of weights in each layer, in the order of the columns.
         block_size: B_size of the paper; None for one problem over all columns.
-        units: weights in a row, for each layer, that no block may cut; None for single ones.
+        units: for each layer, the number of adjacent weights that no block may separate; None for
+            single weights.
     """
 
     layers: tuple[int, ...]
@@ -41,41 +42,44 @@ class Layout:
 
     @cached_property
     def blocks(self) -> list[tuple[int, int]] | None:
-        """The blocks [start, stop), none of which crosses a layer; None if there are no blocks."""
+        """The blocks [start, stop), each within one layer; None without blocks."""
         if self.block_size is None:
             return None
         return cut_blocks(self.layers, self.block_size, self.units)
 
 
 def begin(problem: Problem, k: int, trace: Trace) -> Iterate:
-    """P_k(w0), where every method starts, and the first entry of the history."""
+    """Return P_k(w0), the starting point of every method, and start the history with it."""
     x = problem.start(k)
     trace.history.append(x.objective)
     return x
 
 
 class Algorithm(Protocol):
-    """A way to solve problem (main-problem), exactly or not."""
+    """An exact or approximate solver of problem (main-problem)."""
 
     def run(
         self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
     ) -> tuple[Iterate, bool]:
-        """A point with k weights, its residual computed afresh, and whether that converged.
+        """Return a point with k weights and a freshly computed residual, and whether it converged.
 
-        The history in `trace` begins with the objective at P_k(w0).
+        The history in `trace` starts with the objective at P_k(w0).
         """
         ...  # pragma: no cover
 
 
 @dataclass(frozen=True)
 class SupportThenUpdate:
-    """A support rule, which takes P_k(w0) to a point with the support to keep, and an update, which
-    moves the weights on that support; whole, or in blocks, apart (algorithm 6) or talking.
+    """A support rule followed by an update of the weights on that support.
+
+    The rule maps P_k(w0) to a point with the support to keep. Both run on the whole problem, or on
+    independent blocks (algorithm 6), or on coupled blocks.
 
     Attributes:
-        support: the rule.
-        update: of the weights.
-        batched: both for a batch of blocks at once, with the paper's step size and no continuation.
+        support: the support rule.
+        update: the update of the weights.
+        batched: rule and update for a batch of blocks at once, with the paper's step size and
+            without continuation; None if there is no batched form.
     """
 
     support: SupportRule
@@ -105,9 +109,9 @@ class SupportThenUpdate:
             share = SHARE if options.block_sweeps else 1.0
             batches = side_by_side(blocks, problem.matrix, share)
             rules = _under(self.batched, options), _under(self.batched, still)
-        x, settled = solve_apart(problem, k, batches, rules[0], trace)
+        x, settled = solve_independent(problem, k, batches, rules[0], trace)
         if options.block_sweeps:
-            return talk(problem, x, batches, rules, options, trace)
+            return solve_coupled(problem, x, batches, rules, options, trace)
         return x, settled
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from chita.solver.problem import Iterate, Problem
 
-BLOCK = 128  # columns a triangular solve handles: large enough for BLAS, small enough for the cache
+BLOCK = 128  # columns of a triangular solve: large enough for BLAS, small enough for the cache
 
 
 class CoordinateDescent:
-    """Sweeps over one support; the columns and the blocks' triangles are kept between sweeps."""
+    """Sweeps over one support; columns and triangles are stored between sweeps."""
 
     def __init__(self, problem: Problem, support: Tensor) -> None:
         self.problem, self.support = problem, support
@@ -27,21 +27,21 @@ class CoordinateDescent:
         triangles = [block @ block.t() for block in self._blocks()]
         for triangle in triangles:
             triangle.diagonal().add_(problem.mu)
-        # A zero column without ridge leaves its weight free: it stays where it is.
+        # A zero column without ridge does not determine its weight, which keeps its value.
         self.free = [triangle.diagonal() == 0 for triangle in triangles]
         for triangle, free in zip(triangles, self.free, strict=True):
             triangle.diagonal()[free] = 1.0
         self.triangles = triangles
 
     def _blocks(self) -> Iterator[Tensor]:
-        """The columns of the support, (at most BLOCK, n) at a time."""
+        """Yield the columns of the support, (at most BLOCK, n) at a time."""
         for start in range(0, self.columns.p, BLOCK):
             yield self.columns.read(start, min(start + BLOCK, self.columns.p))
 
     def sweep(self, x: Iterate) -> Iterate:
-        """One cycle over the support: two passes over A_S. The objective never rises.
+        """Run one cycle over the support: two passes over A_S. The objective never rises.
 
-        Ranks take turns, since each descends from where the one before it arrived.
+        Ranks take turns, because each one starts from the residual of the one before it.
         """
         d = (x.w - self.problem.w0)[self.support]
         rho = x.rho.clone()
@@ -56,7 +56,7 @@ class CoordinateDescent:
         return Iterate(w, self.support, rho, objective) if objective < x.objective else x
 
     def _descend(self, d: Tensor, rho: Tensor) -> None:
-        """Minimise over the columns of this rank, one after the other, in place."""
+        """Minimise over one column of this rank after the other, in place."""
         pieces = torch.split(d, BLOCK) if len(d) else ()
         parts = zip(self._blocks(), self.triangles, self.free, pieces, strict=True)
         for block, triangle, free, d_b in parts:
@@ -68,7 +68,7 @@ class CoordinateDescent:
 
 
 def coordinate_descent(problem: Problem, x: Iterate, *, sweeps: int, tol: float) -> list[Iterate]:
-    """Up to `sweeps` cycles on x's support, fewer when the objective falls by less than tol."""
+    """Run up to `sweeps` cycles on x's support; stop when the objective falls by less than tol."""
     descent = CoordinateDescent(problem, x.support)
     points = []
     for _ in range(sweeps):

@@ -1,13 +1,13 @@
-"""Dead columns: columns of A that are zero throughout, so that no sample depends on the weight.
+"""Dead columns: columns of A that are entirely zero, so that no sample depends on the weight.
 
-Only the ridge acts on such a weight: to remove it costs mu w^2 / 2, whatever the samples say. A
-large dead weight would therefore stay in the place of a smaller one that the samples need. The
+Only the ridge acts on such a weight: removing it costs mu w^2 / 2, independent of the samples. A
+large dead weight would therefore be kept instead of a smaller one that the samples need. The
 authors of the paper drop dead columns before they solve. Here the problem is solved with w0 = 0 in
-these columns, which comes to the same: P_k ranks them last, and their gradient is zero. No column
-is moved or copied, so that blocks, patterns, storages and ranks need no code of their own.
+these columns, which is equivalent: P_k ranks them last, and their gradient is zero. No column is
+moved or copied, so blocks, patterns, storages and ranks need no special code.
 
-Where the live columns cannot fill a support of k weights, the largest dead weights do, with the
-values they have in w0.
+If the live columns cannot fill a support of k weights, the largest dead weights complete it, with
+their values in w0.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ColumnSizes(NamedTuple):
 
 
 def column_sizes(matrix: GradientMatrix) -> ColumnSizes:
-    """|s a_j|^2 of each column, and whether it has an entry that is not zero: one pass over A.
+    """Return |s a_j|^2 of each column, and whether it has a non-zero entry: one pass over A.
 
-    In half precision an entry below 2^-39 of the largest in its row may be stored as zero; a column
-    of such entries alone counts as zero, like the A that is solved with.
+    In half precision, an entry below 2^-39 of the largest in its row may be stored as zero. A
+    column of only such entries counts as zero, as it is in the stored A.
     """
     matrix, unit = ordinary(matrix)
     squares = torch.empty(matrix.p, dtype=matrix.dtype, device=matrix.device)
@@ -51,7 +51,7 @@ def column_sizes(matrix: GradientMatrix) -> ColumnSizes:
         columns = matrix.read(start, stop)
         squares[start:stop] = columns.square().sum(1)
         nonzero[start:stop] = squares[start:stop] != 0
-        # The square of a small entry is rounded to zero: look at the entries themselves.
+        # The square of a small entry is rounded to zero, so check the entries themselves.
         doubtful = (~nonzero[start:stop]).nonzero()[:, 0]
         nonzero[start + doubtful] = (columns[doubtful] != 0).any(1)
     return ColumnSizes(squares, unit, nonzero)
@@ -63,7 +63,7 @@ class DeadColumns:
 
     Attributes:
         columns: (p,) bool, over the columns of this rank.
-        count: how many there are on all ranks.
+        count: the number of dead columns on all ranks.
     """
 
     columns: Tensor
@@ -73,13 +73,13 @@ class DeadColumns:
     def find(
         cls, nonzero: Tensor, layers: Sequence[int], *, part: slice, ranks: Ranks = ALONE
     ) -> DeadColumns:
-        """The columns of zeros, except in layers that have no other columns.
+        """Return the columns of zeros, except in layers that have no other columns.
 
         If no sample depends on any weight of a layer, the samples cannot rank its weights, and
-        dropping them would remove the layer: it is exempt.
+        dropping them would remove the layer. Such a layer is exempt.
 
         Args:
-            nonzero: (p,) bool, whether a column of this rank has an entry that is not zero.
+            nonzero: (p,) bool, whether a column of this rank has a non-zero entry.
             layers: the number of weights in each layer, over all ranks.
             part: the columns of this rank among those of all.
             ranks: that share the columns.
@@ -91,16 +91,15 @@ class DeadColumns:
 
     @classmethod
     def none(cls, columns: int, device: torch.device) -> DeadColumns:
-        """No dead columns among those of this rank."""
+        """Return an instance without dead columns."""
         return cls(torch.zeros(columns, dtype=torch.bool, device=device), 0)
 
     def solve(
         self, problem: Problem, k: int, algorithm: Algorithm, *, options: Options, layout: Layout
     ) -> Solution:
-        """Solve without the dead columns, then complete the support by the largest dead weights.
+        """Solve without the dead columns, then complete the support with the largest dead weights.
 
-        The objective is Q of the given problem, in which dead weights that were removed count by
-        their ridge.
+        The objective is Q of the given problem, which includes the ridge of removed dead weights.
         """
         if not self.count:
             return solve_problem(problem, k, algorithm, options=options, layout=layout)
@@ -121,7 +120,7 @@ class DeadColumns:
         )
 
     def drop(self, w0: Tensor) -> Tensor:
-        """w0 with zeros in the dead columns, (p,)."""
+        """Return w0 with zeros in the dead columns, (p,)."""
         return w0.masked_fill(self.columns, 0.0) if self.count else w0
 
     def complete(
@@ -142,7 +141,7 @@ class DeadColumns:
         return constraint.largest(size, ranks.total(len(support)), ranks)
 
     def restore(self, w: Tensor, support: Tensor, w0: Tensor) -> Tensor:
-        """w with the values of w0 in the dead columns of the support, (p,)."""
+        """Return w with the values of w0 in the dead columns of the support, (p,)."""
         if not self.count:
             return w
         kept = torch.zeros_like(self.columns).index_fill_(0, support, True)

@@ -1,4 +1,4 @@
-"""How ranks share the work: the samples for the gradients, the columns of A for the solve."""
+"""The division of work among ranks: samples for the gradients, columns of A for the solve."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from chita.solver.solve import Solution
 
 
 class Division:
-    """What is a rank's of n rows and p columns.
+    """The rows and columns of A that each rank has.
 
     Attributes:
-        ranks: those who share.
-        bounds: rank r has the columns [bounds[r], bounds[r + 1]): equal shares, but for blocks,
-            which are not cut.
-        layout: of the columns of this rank.
+        ranks: the ranks that share A.
+        bounds: rank r has the columns [bounds[r], bounds[r + 1]): equal shares, up to whole blocks.
+        layout: the layout of this rank's columns.
     """
 
     def __init__(self, ranks: Ranks, layout: Layout) -> None:
@@ -42,23 +41,23 @@ class Division:
         if layout.blocks is None:
             return Layout((stop - start,))
         own = [last - first for first, last in layout.blocks if start <= first < stop]
-        return Layout(tuple(own), layout.block_size)  # no layer but the block: it stays whole
+        return Layout(tuple(own), layout.block_size)  # each block is a layer, and stays whole
 
     @property
     def columns(self) -> slice:
-        """Those of this rank."""
+        """The columns of this rank."""
         return slice(*self.bounds[self.ranks.rank : self.ranks.rank + 2])
 
     def rows(self, n: int) -> list[int]:
-        """How many of n rows each rank computes, in the order of the rows."""
+        """Return the number of rows, of n, that each rank computes, in the order of the rows."""
         return share_rows(n, self.ranks)
 
     def part(self, vector: Tensor) -> Tensor:
-        """This rank's part of a vector over all columns."""
+        """Return this rank's part of a vector over all columns."""
         return vector[self.columns]
 
     def whole(self, solution: Solution) -> Solution:
-        """A solution over all columns from the parts of all ranks."""
+        """Join the parts of all ranks into a solution over all columns."""
         support = self.ranks.gather(solution.support + self.columns.start)
         return replace(solution, w=self.ranks.gather(solution.w), support=support)
 
@@ -70,7 +69,7 @@ def share_rows(n: int, ranks: Ranks) -> list[int]:
 
 
 def _nearest(ends: list[int], share: int) -> int:
-    """The nearest to `share` of the ends, which are sorted and begin at 0; the lower of two."""
+    """Return the end nearest to `share`, the lower of two; the ends are sorted and start at 0."""
     place = bisect_left(ends, share)
     below, above = ends[max(place - 1, 0)], ends[place]
     return below if share - below <= above - share else above

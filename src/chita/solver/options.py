@@ -1,4 +1,4 @@
-"""The options of the optimiser, under the paper's names, and the record of a run."""
+"""The options of the solver, with the paper's names, and the record of a run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Step = Literal["paper", "lipschitz", "backtracking"]
 
 @dataclass(frozen=True)
 class Options:
-    """How section 3.2's algorithms run.
+    """Options of the algorithms of section 3.2.
 
     Attributes:
-        iterations: IHT updates at most, in all (the paper's grid goes from 5 to 500).
-        t_ht: IHT updates a cycle of algorithm 3.
-        t_cd: sweeps of coordinate descent a cycle of algorithm 3.
-        gamma: growth of the step size in algorithm 2.
-        active: size of the initial active set, as a multiple of k; 0 for no active set. Blocks that
-            are solved in batches have none.
-        inner: how algorithm 4 refines within a cycle, coordinate descent or backsolve.
-        tol: relative decrease of the objective below which a cycle counts as converged.
-        step: the paper's step size scheme, 1/L, or backtracking.
-        continuation: shrinking supports on the way to the first one; 0 starts at P_k(w0).
-        block_sweeps: rounds at most in which blocks, once solved apart, take turns on the global
-            problem, each a pass over A; 0 leaves them apart, as the paper does.
-        seed: of what an algorithm draws at random.
+        iterations: the most IHT updates in all (the paper's grid is from 5 to 500).
+        t_ht: IHT updates in a cycle of algorithm 3.
+        t_cd: sweeps of coordinate descent in a cycle of algorithm 3.
+        gamma: the growth factor of the step size in algorithm 2.
+        active: the size of the initial active set as a multiple of k; 0 for no active set. Blocks
+            that are solved in batches have none.
+        inner: the refinement within a cycle of algorithm 4, coordinate descent or backsolve.
+        tol: the relative decrease of the objective below which a cycle counts as converged.
+        step: the step size: that of the paper, 1/L, or backtracking.
+        continuation: the number of shrinking supports before the first one; 0 starts at P_k(w0).
+        block_sweeps: the most sweeps in which blocks, after their independent solution, take turns
+            on the global problem, each a pass over A; 0 keeps them independent, as in the paper.
+        seed: the random seed.
     """
 
     iterations: int = 50
@@ -47,11 +47,11 @@ class Options:
 
     @classmethod
     def named(cls, given: Mapping[str, Any]) -> Options:
-        """The options given by name, as keyword arguments of `chita.solve`."""
+        """Build options from keyword arguments of `chita.solve`."""
         known = [option.name for option in fields(cls)]
         for name in given:
             if name not in known:
-                raise ChitaError(f"{name!r} is no option of solve; the options are {known}")
+                raise ChitaError(f"{name!r} is not an option of solve; the options are {known}")
         return cls(**given)
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Options:
 
 @dataclass
 class Trace:
-    """What a run has done so far: the objective after each iteration, and what is left to spend."""
+    """The record of a run: the objective after each iteration, and the iterations used."""
 
     limit: int
     history: list[float] = field(default_factory=list)

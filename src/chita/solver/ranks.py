@@ -1,7 +1,7 @@
-"""Ranks: the processes that share the rows and columns of A, alone or in `torch.distributed`.
+"""Ranks: the processes that share the rows and columns of A, one alone or by `torch.distributed`.
 
-Every rank calls the same reductions in the same order. A rank that fails writes its error where the
-others can read it and closes its connections, so that they end with that error and do not wait.
+Every rank calls the same reductions in the same order. A rank that fails stores its error for the
+others and closes its connections, so that they raise that error instead of waiting.
 """
 
 from __future__ import annotations
@@ -23,70 +23,72 @@ Made = TypeVar("Made")
 
 
 class Ranks:
-    """One process alone."""
+    """A single process, which has all rows and columns."""
 
     rank: int = 0
     size: int = 1
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """The sum of the ranks' tensors, on all of them."""
+        """Return the sum of the ranks' tensors, on every rank."""
         return tensor
 
     def max(self, tensor: Tensor) -> Tensor:
-        """The largest of the ranks' tensors, entry by entry."""
+        """Return the elementwise maximum of the ranks' tensors."""
         return tensor
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The ranks' tensors in one, along dimension 0, where their sizes may differ."""
+        """Concatenate the ranks' tensors along dimension 0, in which their sizes may differ."""
         return tensor
 
     def broadcast(self, tensor: Tensor, source: int) -> Tensor:
-        """The tensor of the rank `source`; all give one of its shape."""
+        """Return the tensor of the rank `source`; all ranks pass one of the same shape."""
         return tensor
 
     def exchange(self, given: Tensor, bounds: Sequence[int], counts: Sequence[int]) -> list[Tensor]:
-        """Rows for columns: each rank has some rows of all columns and gets its columns of all.
+        """Exchange rows for columns: each rank gives its rows and gets its columns of all rows.
 
         Args:
             given: (p, counts[rank]), the rows of this rank.
             bounds: rank r has the columns [bounds[r], bounds[r + 1]), p = bounds[-1].
-            counts: the number of rows that each rank gives.
+            counts: the number of rows of each rank.
 
         Returns:
-            From every rank its rows of this rank's columns, (columns, count).
+            For every rank, its rows of this rank's columns, (columns, count).
         """
         return [given]
 
     def from_first(self, make: Callable[[], Made]) -> Made:
-        """What rank 0 makes, on all ranks."""
+        """Return the object that rank 0 makes, on every rank."""
         return make()
 
     def total(self, count: int) -> int:
-        """The sum of the ranks' counts."""
+        """Return the sum of the ranks' counts."""
         return count if self.size == 1 else int(self.sum(torch.tensor(count)))
 
     def before(self, count: int) -> int:
-        """The sum of the counts of the ranks before this one."""
+        """Return the sum of the counts of the ranks before this one."""
         if self.size == 1:
             return 0
         return int(self.gather(torch.tensor([count]))[: self.rank].sum())
 
     def all(self, holds: bool) -> bool:
-        """Whether it holds on every rank."""
+        """Return whether a condition holds on every rank."""
         return holds if self.size == 1 else not self.total(not holds)
 
 
 ALONE = Ranks()
 
 
-TIMEOUT = timedelta(minutes=10)  # how long a rank waits for the others
-PATIENCE = 5.0  # seconds to wait for the word of a rank whose connection is closed
-FAILED = "failed"  # the key of the first error
+TIMEOUT = timedelta(minutes=10)  # the longest time that a rank waits for the others
+PATIENCE = 5.0  # seconds to wait for the error of a rank whose connection is closed
+FAILED = "failed"  # the key of the first error in the store
 
 
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
-    """All ranks of the process group, which must all come here; one alone if there is no group.
+    """Join all ranks of the process group, or a single one if there is no group.
+
+    All ranks of the group must call this.
 
     Raises:
         ChitaError: another rank failed; the message is its error.
@@ -94,13 +96,13 @@ def joined_ranks() -> Iterator[Ranks]:
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
         yield ALONE
         return
-    # A group of our own: closing it leaves the user's as it was.
+    # A separate group: closing it does not affect the user's group.
     try:
         ranks = ProcessRanks(dist.new_group(timeout=TIMEOUT))
     except RuntimeError as error:
         raise ChitaError(_silence(error)) from error
     try:
-        ranks.total(0)  # none goes on, and perhaps away, while others are still connecting
+        ranks.total(0)  # wait until all ranks are connected, before any of them can end
         yield ranks
     except BaseException as error:
         ranks.tell(error)
@@ -164,16 +166,16 @@ class ProcessRanks(Ranks):
         return cast(Made, made)
 
     def tell(self, error: BaseException) -> None:
-        """Write down this rank's error for the others, unless one was there before."""
+        """Store this rank's error for the others, unless another rank stored one before."""
         kind = "" if isinstance(error, ChitaError) else f"{type(error).__name__}: "
         message = f"rank {self.rank} failed: {kind}{error}"
         try:
             self._store.compare_set(FAILED, "", message)
-        except Exception:  # the rank that keeps the store is gone: there is nobody to tell
+        except Exception:  # the rank that holds the store has ended
             return
 
     def close(self) -> None:
-        """Close the connections; a rank that waits for this one then knows."""
+        """Close the connections, so that ranks that wait for this one stop waiting."""
         group, self._group = self._group, None
         dist.destroy_process_group(group)
 
@@ -183,7 +185,7 @@ class ProcessRanks(Ranks):
         return carried.to(tensor.device)
 
     def _carried(self, tensor: Tensor) -> Tensor:
-        """A copy where the group can see it: on this rank's GPU for NCCL, else in main memory."""
+        """Return a copy on the device of the group: this rank's GPU for NCCL, else main memory."""
         return tensor.detach().to(self._device, copy=True).contiguous()
 
     def _call(self, collective: Callable[[], Any]) -> None:
@@ -193,13 +195,13 @@ class ProcessRanks(Ranks):
             raise ChitaError(self._first_failure() or _silence(error)) from error
 
     def _first_failure(self) -> str | None:
-        """What the first rank to fail has written, if it has had the time."""
+        """Return the error of the first rank that failed; None if it stored none in time."""
         waited = time.monotonic() + PATIENCE
         while time.monotonic() < waited:
             try:
                 if self._store.check([FAILED]):
                     return str(self._store.get(FAILED).decode())
-            except RuntimeError:  # the store is gone with the rank that kept it
+            except RuntimeError:  # the rank that holds the store has ended
                 return None
             time.sleep(0.05)
         return None
@@ -207,7 +209,7 @@ class ProcessRanks(Ranks):
 
 def _silence(error: Exception) -> str:
     return (
-        "another rank ended without a word, or did not come within "
+        "another rank ended without an error, or did not respond within "
         f"{TIMEOUT.total_seconds():.0f} s: all ranks must call chita.prune "
         f"({str(error).split('. ')[0]})"
     )

@@ -13,23 +13,21 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.solver.active_set import active_set
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.backsolve import SINGULAR
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.solver.blocks.batched_solve import batched_backsolve, batched_iht
-from chita.solver.iht import no_refinement, refine_by_backsolve, refine_by_descent
+from chita.solver.iht import active_set, no_refinement, refine_by_backsolve, refine_by_descent
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
-from chita.solver.units import in_ordinary_units
 
 logger = logging.getLogger(__name__)
 
 Solver = Literal["bso", "cd", "iht"]
 
-ROUNDING = 1e-4  # relative, of an objective whose residual was updated many times in float32
+ROUNDING = 1e-4  # relative rounding error of an objective after many float32 residual updates
 
 
 @dataclass(frozen=True)
@@ -37,13 +35,13 @@ class Solution:
     """A solution of problem (main-problem).
 
     Attributes:
-        w: the weights, (p,), of the kind that came in (array or tensor).
-        support: the k places that were kept, sorted.
-        objective: the global Q(w), computed afresh.
-        iterations: IHT updates made.
-        converged: whether the objective settled before the iterations were spent.
-        history: the objective at P_k(w0) and after each iteration; CHITA's never rises.
-        jitter: what had to be added to the diagonal of a singular system (0 if nothing).
+        w: the weights, (p,), an array or tensor like the input.
+        support: the k indices that are kept, sorted.
+        objective: the global Q(w), freshly computed.
+        iterations: the number of IHT updates.
+        converged: whether the objective settled before the iterations were used up.
+        history: the objective at P_k(w0) and after each iteration; that of CHITA never rises.
+        jitter: the value added to the diagonal of a singular system (usually 0).
     """
 
     w: Any
@@ -58,14 +56,14 @@ class Solution:
 def iht_support(
     problem: Problem, x: Iterate, options: Options, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """Algorithm 4 without refinement: the support that IHT on an active set finds."""
+    """Run algorithm 4 without refinement: IHT on an active set."""
     return active_set(problem, x, options, no_refinement, trace)
 
 
 def refined_support(
     problem: Problem, x: Iterate, options: Options, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """Algorithm 4 with the refinement that `options.inner` names."""
+    """Run algorithm 4 with the refinement `options.inner`."""
     refine = refine_by_descent if options.inner == "cd" else refine_by_backsolve
     return active_set(problem, x, options, refine, trace)
 
@@ -73,7 +71,7 @@ def refined_support(
 def batched_bso(
     problem: BatchedProblem, x: BatchedPoint, options: Options, trace: Trace
 ) -> BatchedSolution:
-    """Algorithm 5 in a batch of blocks, which are small enough to need no active set."""
+    """Run algorithm 5 in a batch of blocks, which are small and need no active set."""
     x, updates, settled = batched_iht(problem, x, options)
     kept = problem.inside(x)
     still = problem.unmoved(kept)
@@ -100,13 +98,13 @@ def solve_problem(
     options: Options,
     layout: Layout | None = None,
 ) -> Solution:
-    """Solve a problem on tensors; one layer without blocks is the default layout."""
+    """Solve a problem on tensors; the default layout is one layer without blocks."""
     trace = Trace(options.iterations)
     layout = layout or Layout((problem.matrix.p,))
-    problem, unit = in_ordinary_units(problem)
+    problem, unit = problem.in_ordinary_units()
     x, converged = algorithm.run(problem, k, layout, options, trace)
-    # The objective is computed afresh at the end; what the updates of the residual had rounded
-    # below it on the way was never reached. (A rival may truly end above where it started.)
+    # The final objective is freshly computed. Values in the history that are lower only by rounding
+    # of the updated residual are raised to it. (Other methods may truly end above their start.)
     rounded = x.objective * (1 - ROUNDING)
     history = [max(v, x.objective) if v >= rounded else v for v in trace.history] + [x.objective]
     objective, *history, jitter = (v / unit / unit for v in (x.objective, *history, trace.jitter))
@@ -129,14 +127,14 @@ def solve(
     """Minimise 1/2 |A d + alpha e|^2 + (n lam / 2) |d|^2 over w = w0 + d with at most k non-zeros.
 
     Args:
-        A: n x p, array or tensor on any device; float64 stays float64, anything else is float32.
+        A: n x p, array or tensor on any device; types other than float64 become float32.
         w0: the trained weights, (p,).
-        k: how many weights stay.
+        k: the number of weights to keep.
         lam: the ridge lambda.
         alpha: the scale of the first-order term; 1/m for mini-batches of size m, 0 drops it.
         method: "bso" (algorithm 5), "cd" (algorithm 4) or "iht" alone.
         block_size: solve in diagonal blocks of at most this size (algorithm 6).
-        layers: sizes of the layers that blocks must not cross; one layer by default.
+        layers: the sizes of the layers, which blocks do not cross; one layer by default.
         options: any field of `Options`: iterations, t_ht, t_cd, gamma, active, inner, tol, step,
             continuation, block_sweeps, seed.
     """

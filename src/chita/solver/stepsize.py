@@ -1,7 +1,7 @@
-"""How far to go along the gradient: algorithm 2, and 1/L and backtracking for comparison.
+"""Step sizes along the gradient: algorithm 2, and for comparison 1/L and backtracking.
 
-An IHT update moves along the path w(tau) = P_k(w - tau grad Q). On it, Q is piecewise quadratic in
-tau: while tau is small the support stays (the first piece), and there everything has a closed form.
+An IHT update moves along the path w(tau) = P_k(w - tau grad Q), on which Q is piecewise quadratic
+in tau. On the first piece, for small tau, the support does not change and there are closed forms.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from chita.solver.problem import Iterate, Problem, square_distance
 
 Number = TypeVar("Number", float, Tensor)
 
-# At tau_c itself two weights are equal and rounding picks one; a step this much shorter is still on
-# the first piece, in float32 too.
+# At tau_c two weights are equal and rounding decides between them. A step shorter by this factor is
+# on the first piece, also in float32.
 WITHIN = 1 - 1e-5
-SEEN = 4.0  # a change of Q by this many times its rounding is real
-SHRINK = 0.5  # backtracking: the factor by which a step that does not pay is cut
-SMALLEST = 2.0**-40  # and the share of the first step at which the search gives up
+SEEN = 4.0  # a change of Q is visible if it is this many times the rounding error
+SHRINK = 0.5  # the factor by which backtracking shortens a step
+SMALLEST = 2.0**-40  # the fraction of the first step at which backtracking stops
 
 
 class Path:
     """The path w(tau) = P_k(w - tau g) from a point x, g = grad Q(x).
 
-    Making it costs one pass over A_S; a point on it costs one pass over the columns that enter or
+    Building it costs one pass over A_S. A point on it costs one pass over the columns that enter or
     leave the support between x and that point.
     """
 
@@ -43,14 +43,16 @@ class Path:
         self.inside[self.support] = True
 
     def _support_near_zero(self) -> Tensor:
-        """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
-        the largest gradient are the first to grow."""
+        """Return the support of w(tau) for tau -> 0+.
+
+        If w has fewer than k non-zeros, the zeros with the largest gradients join it first.
+        """
         if self.ranks.all(bool((self.x.w[self.x.support] != 0).all())):
             return self.x.support
         return self.problem.largest(torch.where(self.x.w != 0, torch.inf, self.g), self.k)
 
     def first_breaking_point(self) -> float:
-        """tau_c: the support of w(tau) does not change on [0, tau_c]."""
+        """Return tau_c: the support of w(tau) does not change on [0, tau_c]."""
         return self.problem.constraint.breaking_point(self.x.w, self.g, self.support, self.ranks)
 
     @cached_property
@@ -58,22 +60,22 @@ class Path:
         """|g_S|^2, |A_S g_S|^2 and |rho|^2."""
         parts = self.g_S, self.A_g, self.x.rho
         squares = torch.stack([part.double().square().sum() for part in parts])
-        if self.ranks.rank > 0:  # one sum for all, so that all ranks take the same branches
+        if self.ranks.rank > 0:  # all ranks use the same sum, so they take the same branches
             squares[1:] = 0.0
         square, image, residual = self.ranks.sum(squares).tolist()
         return square, image, residual
 
     def first_piece_optimum(self) -> float:
-        """tau_m: the minimiser of Q along the first piece, were it to go on for ever."""
+        """Return tau_m: the minimiser of Q along the first piece, extended without end."""
         square, image, _ = self._squares
         curvature = image + self.problem.mu * square
         return square / curvature if curvature > 0 else 0.0
 
     def least_visible_step(self, gamma: float) -> float:
-        """Return the least tau beyond tau_c for which Q at tau and at gamma tau tell a fall of Q.
+        """Return the least tau beyond tau_c at which a fall of Q from tau to gamma tau is visible.
 
-        At a smaller tau, the differences are rounding. Near x, Q falls at least by tau |g_S|^2 on
-        the support, and beyond tau_c by tau M^2, M being the largest |g_j|: j has joined by then.
+        For a smaller tau, the difference is rounding. Near x, Q falls at least by tau |g_S|^2 on
+        the support, and beyond tau_c by tau M^2, where M is the largest |g_j|, which has joined.
         """
         square, _, residual = self._squares
         largest = float(self.ranks.max(largest_magnitude(self.g)))
@@ -82,13 +84,13 @@ class Path:
         return rounding / slope if slope > 0 else 0.0
 
     def at(self, tau: float) -> Iterate:
-        """The point w(tau), its residual updated from x's."""
+        """Return the point w(tau), with a residual updated from that of x."""
         moved = self.x.w - tau * self.g
         w, support = self.problem.project(moved, self.k)
         inside = torch.zeros_like(self.inside)
         inside[support] = True
-        # On the old support the residual moves by -tau A_S g_S; the columns that left it or joined
-        # it make up the difference.
+        # On the old support the residual changes by -tau A_S g_S; the columns that leave or join
+        # the support account for the rest.
         changed = (inside ^ self.inside).nonzero().squeeze(1)
         before = torch.where(self.inside[changed], moved[changed], self.x.w[changed])
         rho = self.x.rho - tau * self.A_g
@@ -97,13 +99,13 @@ class Path:
 
 
 def visible_change(dtype: torch.dtype, fit: Number, objective: Number, gamma: float) -> Number:
-    """Return how much Q must fall by tau so that the growth to gamma tau is more than rounding.
+    """Return the fall of Q at tau above which its change at gamma tau exceeds rounding errors.
 
     Args:
-        dtype: that the residual is rounded to.
+        dtype: the type of the residual.
         fit: |rho|^2 / 2.
         objective: Q, which is summed in float64.
-        gamma: the growth of tau.
+        gamma: the growth factor of tau.
     """
     rounding = torch.finfo(dtype).eps * fit + torch.finfo(torch.float64).eps * objective
     return rounding * (SEEN / min(gamma - 1, 1.0))
@@ -113,10 +115,10 @@ StepRule = Callable[[Path], Iterate]
 
 
 def paper_step(gamma: float) -> StepRule:
-    """Algorithm 2: the optimum of the first piece, or growth by gamma from its end.
+    """Return algorithm 2: the optimum of the first piece, or growth by gamma from its end.
 
-    tau_c is tiny if a weight is nearly zero or the gradient is huge. Q at tau_c is then Q at x to
-    rounding, and the growth starts where Q can be seen to fall.
+    tau_c is tiny if a weight is nearly zero or the gradient is huge. Then Q at tau_c equals Q at x
+    up to rounding, and the growth starts where Q falls visibly.
     """
 
     def step(path: Path) -> Iterate:
@@ -129,7 +131,7 @@ def paper_step(gamma: float) -> StepRule:
 
 
 def grow(path: Path, tau: float, gamma: float) -> Iterate:
-    """The last point of tau, gamma tau, gamma^2 tau, ... before Q rises."""
+    """Return the last point of tau, gamma tau, gamma^2 tau, ... before Q rises."""
     best = path.at(tau)
     while (further := path.at(tau := gamma * tau)).objective < best.objective:
         best = further
@@ -137,7 +139,7 @@ def grow(path: Path, tau: float, gamma: float) -> Iterate:
 
 
 def shrink(path: Path, tau: float) -> float:
-    """The first of tau, tau/2, tau/4, ... that lowers Q sufficiently."""
+    """Return the first of tau, tau/2, tau/4, ... that lowers Q sufficiently."""
     smallest = tau * SMALLEST
     while tau > smallest:
         point = path.at(tau)
@@ -154,7 +156,7 @@ def backtracking_step(path: Path) -> Iterate:
 
 
 def lipschitz_step(problem: Problem, rounds: int = 30) -> StepRule:
-    """tau = 1/L with L = mu + |A|_2^2, by power iteration."""
+    """Return the step tau = 1/L with L = mu + |A|_2^2, by power iteration."""
     v = problem.w0.new_ones(problem.matrix.n)
     for _ in range(rounds):
         v = problem.matrix.forward(problem.matrix.adjoint(v / v.norm().clamp_min(1e-30)))

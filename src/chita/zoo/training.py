@@ -14,7 +14,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from chita.data.dataset import Augmentation, Batches, Images
 from chita.errors import ChitaError
-from chita.model.modes import device_of, modes_restored
+from chita.model.forward import device_of, modes_restored
 
 logger = logging.getLogger(__name__)
 

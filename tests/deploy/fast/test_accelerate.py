@@ -15,6 +15,7 @@ from chita.deploy.fast.forms import FORMS
 from chita.errors import ChitaError
 from chita.zoo import ResNet20
 from tests.deploy.sparse_models import normal, sparse, wide
+from tests.support.messages import naming, says
 from tests.support.pruning import same, seeded, snapshot
 
 accelerate_module = sys.modules[
@@ -51,24 +52,26 @@ def test_layers_are_timed_in_every_form_and_the_output_stays() -> None:
         torch.testing.assert_close(fast.model(inputs), model(inputs), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_a_faster_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accelerate_module, "LAYERS", (Sluggish,))
+    monkeypatch.setattr(accelerate_module, "is_linear_map", lambda m: type(m) is Sluggish)
     monkeypatch.setitem(FORMS, "sums", lambda layer: layer.inner())  # type: ignore[operator]
     layer, x = sparse(Sluggish(8, 8), 0.5), normal(4, 8)
     fast = chita.accelerate(nn.Sequential(layer), x)
     (row,) = fast.layers
-    assert row.chosen == "sums" and fast.changed and "times as fast as dense" in row.reason
+    assert row.chosen == "sums" and fast.changed and says(row.reason, "dense")
     assert row.timings["sums"].beats(row.timings["dense"])
     with torch.no_grad():
         torch.testing.assert_close(fast.model(x), layer(x))
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_nothing_is_changed_where_nothing_gains() -> None:
     model = nn.Sequential(sparse(nn.Linear(20, 10), 0.2), nn.ReLU(), sparse(nn.Linear(10, 5), 0.2))
     fast = chita.accelerate(model, normal(1, 20))
     assert [row.chosen for row in fast.layers] == ["dense", "dense"] and not fast.changed
     assert isinstance(fast.model[0], nn.Linear) and fast.model is not model  # type: ignore[index]
-    assert "nothing gains" in fast.layers[0].reason
+    assert fast.layers[0].reason
 
 
 @pytest.mark.parametrize("form", ["compact", "csr", "sums"])
@@ -86,6 +89,7 @@ def test_a_form_that_is_asked_for_is_taken_wherever_it_fits(form: str) -> None:
     torch.testing.assert_close(fast.model(x), model(x), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("fake_clock")
 def test_layers_that_gain_alone_stay_if_the_whole_does_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -108,12 +112,12 @@ def test_layers_that_gain_alone_stay_if_the_whole_does_not(
         def forward(self, x: Tensor) -> Tensor:
             return torch.cat([self.layer(x), *(self.layer(row) for row in x.split(1))])
 
-    monkeypatch.setattr(accelerate_module, "LAYERS", (Sluggish,))
+    monkeypatch.setattr(accelerate_module, "is_linear_map", lambda m: type(m) is Sluggish)
     monkeypatch.setitem(FORMS, "csr", lambda layer: Slow(layer.inner()))  # type: ignore[operator]
     x = normal(4, 8)
     fast = chita.accelerate(RowByRow(), x)
     assert [row.chosen for row in fast.layers] == ["dense"] and not fast.changed
-    assert "the whole model does not" in fast.layers[0].reason
+    assert says(fast.layers[0].reason, "model")
     assert isinstance(fast.model.layer, Sluggish)
 
 
@@ -184,7 +188,7 @@ def test_the_table_and_json_hold_every_layer() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ChitaError, match=r"form must be one of compact, .* got 'fast'"):
+    with pytest.raises(ChitaError, match=naming("form", "compact", "fast")):
         chita.accelerate(wide(), normal(1, 512), form="fast")
-    with pytest.raises(ChitaError, match=r"fails on the example.*\(1, 3\)"):
+    with pytest.raises(ChitaError, match=naming("example", "(1, 3)")):
         chita.accelerate(wide(), normal(1, 3))

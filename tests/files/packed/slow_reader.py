@@ -1,4 +1,4 @@
-"""A second reader, after docs/format.md alone: loops over bits, and no code of chita."""
+"""A second reader, after docs/reference/format.md alone: loops over bits, and no code of chita."""
 
 import json
 import zlib

@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from chita import ChitaError
 from chita.files.packed.directory import Directory, Entry, read_directory, write_directory
 from chita.files.packed.planes import PATTERNS, deflate
 from chita.files.packed.support import Code
+from tests.support.messages import naming
 
 GOOD: dict[str, Any] = {
     "tensors": [["a", "F32", [3, 4], ["mask", 5, 2], ["deltas", 1, 3]], ["b", "I64", []]],
@@ -89,12 +91,12 @@ def test_a_wrong_part_is_refused(change: dict[str, object]) -> None:
 
 def test_other_json_and_a_bomb_are_refused() -> None:
     for content in ([], None, 7, {}):
-        with pytest.raises(ChitaError, match="directory"):
+        with pytest.raises(ChitaError, match=naming("directory")):
             read_directory(stored(content))
-    with pytest.raises(ChitaError, match="more than"):
+    with pytest.raises(ChitaError, match=re.compile(r"deflate.* \d{6} ")):
         read_directory(stored([0] * 10**6))
 
 
 def test_a_name_that_cannot_be_read_is_not_written() -> None:
-    with pytest.raises(ChitaError, match="cannot be printed"):
+    with pytest.raises(ChitaError, match=naming(r"'a\n'")):
         write_directory(Directory((Entry("a\n", "I64", ()),), {}, {"I64": (1,) * 8}))

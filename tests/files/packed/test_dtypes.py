@@ -4,6 +4,7 @@ import torch
 
 from chita import ChitaError
 from chita.files.packed import dtypes
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize("name", sorted(dtypes.NAMES))
@@ -35,7 +36,7 @@ def test_a_view_is_stored_as_it_reads() -> None:
 
 
 def test_unknown_types_and_truth_values_are_refused() -> None:
-    with pytest.raises(ChitaError, match=r"torch.qint8 cannot be packed"):
+    with pytest.raises(ChitaError, match=naming(torch.qint8, "F64", "BOOL")):
         dtypes.dtype_name(torch.qint8)
-    with pytest.raises(ChitaError, match="neither 0 nor 1"):
+    with pytest.raises(ChitaError, match=naming(0, 1)):
         dtypes.to_tensor(np.array([[0], [2]], dtype=np.uint8), "BOOL", (2,))

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from chita.files.packed.planes import PATTERNS, deflate, inflate
 from chita.files.packed.read import read_packed, unpack
 from chita.files.packed.write import pack
 from tests.files.packed.states import small_state
+from tests.support.messages import naming
 
 CONTENT = pack(small_state())
 
@@ -74,7 +76,7 @@ def test_places_that_are_taken_twice_are_refused() -> None:
     first = bytes(parts.supports)[: tensor[3][2]]
     tensor[4] = tensor[3]
     stored = deflate(json.dumps(directory).encode(), PATTERNS)
-    with pytest.raises(ChitaError, match=r"'signed' is damaged: .*both"):
+    with pytest.raises(ChitaError, match=naming("signed", -0.0)):
         unpack(assemble(stored, first + first, bytes(parts.values)))
 
 
@@ -82,18 +84,18 @@ def test_bytes_left_over_are_refused() -> None:
     for part in ("supports", "values"):
         whole = bytes(getattr(take_apart(CONTENT), part))
         for other in (whole + b"x", whole[:-1]):
-            with pytest.raises(ChitaError, match="accounts for"):
+            with pytest.raises(ChitaError, match=naming("directory", len(other))):
                 unpack(forged(lambda d: None, **{part: other}))
 
 
 def test_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path, why in (
-        (tmp_path, "it is a folder: give a file"),
-        (tmp_path / "absent", "there is no such file"),
-        (tmp_path / "pipe", "it is no plain file"),
+        (tmp_path, re.compile("folder|directory")),
+        (tmp_path / "absent", re.compile("exist|no such file")),
+        (tmp_path / "pipe", re.compile("plain|regular")),
     ):
-        with pytest.raises(ChitaError, match=f"cannot read {path}: {why}"):
+        with pytest.raises(ChitaError, match=naming(str(path), why)):
             read_packed(path)
 
 
@@ -101,5 +103,5 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
     """A pickle under the right name is no packed file."""
     path = tmp_path / "file.safetensors"
     torch.save(small_state(), path)
-    with pytest.raises(ChitaError, match="no safetensors file"):
+    with pytest.raises(ChitaError, match=naming("file.safetensors", "safetensors")):
         read_packed(path)

@@ -2,6 +2,7 @@ import pytest
 
 from chita import ChitaError
 from chita.files.packed.container import parse
+from tests.support.messages import naming
 
 
 def test_json() -> None:
@@ -21,5 +22,5 @@ def test_json() -> None:
     ],
 )
 def test_anything_else_is_refused(content: bytes) -> None:
-    with pytest.raises(ChitaError, match="its header is no JSON"):
+    with pytest.raises(ChitaError, match=naming("its header", "JSON")):
         parse(content, "its header")

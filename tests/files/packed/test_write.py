@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from chita.files.packed.read import unpack
 from chita.files.packed.write import pack
 from tests.files.packed.slow_reader import read_slowly
 from tests.files.packed.states import FLOATS, entries, same_bits, small_state, sparse
+from tests.support.messages import naming
 
 
 def forms(state: dict[str, Tensor]) -> dict[str, str]:
@@ -115,11 +117,11 @@ def test_a_pruned_network_keeps_the_promised_ratios(tmp_path: Path) -> None:
 def test_what_cannot_be_packed_is_named(tmp_path: Path) -> None:
     path = tmp_path / "file.safetensors"
     for odd in (torch.eye(3).to_sparse(), torch.empty(3, device="meta"), "text"):
-        with pytest.raises(ChitaError, match="'odd' cannot be packed"):
+        with pytest.raises(ChitaError, match=naming("'odd'")):
             chita.save({"odd": odd}, path)  # type: ignore[dict-item]
-    with pytest.raises(ChitaError, match="'weight' cannot be packed"):
+    with pytest.raises(ChitaError, match=naming("'weight'")):
         chita.save(nn.LazyLinear(3), path)
-    with pytest.raises(ChitaError, match="cannot write"):
+    with pytest.raises(ChitaError, match=naming("nowhere/file.safetensors")):
         chita.save(small_state(), tmp_path / "nowhere" / "file.safetensors")
     assert not list(tmp_path.iterdir())
 
@@ -128,11 +130,11 @@ def test_arguments_that_are_no_state_and_no_path(tmp_path: Path) -> None:
     path, model = tmp_path / "file.safetensors", nn.Linear(3, 2)
     result = chita.prune(model, [], sparsity=0.5, method="magnitude", progress=False)
     cases: list[tuple[Any, Any, str]] = [
-        ([1], path, "model must be a torch.nn.Module or a state dict, .* got list"),
-        (result, path, "model must be .* got PruneResult"),
-        (str(path), model, "model must be .* comes before path; got str"),
-        ({1: torch.ones(2)}, path, "names of tensors must be strings, got 1"),
-        (model, None, "path must be a str or a Path, got NoneType"),
+        ([1], path, naming("model", "torch.nn.Module", "list")),
+        (result, path, naming("model", "PruneResult")),
+        (str(path), model, naming("model", "path", "str")),
+        ({1: torch.ones(2)}, path, naming(re.compile("names?"), 1)),
+        (model, None, naming("path", "NoneType")),
     ]
     for state, where, message in cases:
         with pytest.raises(ChitaError, match=message):

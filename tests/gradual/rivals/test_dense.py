@@ -6,6 +6,7 @@ from chita.errors import ChitaError
 from chita.gradual.methods import METHODS, REFERENCES
 from chita.model.weights import Weights
 from tests.gradual.small import same, small_network, train
+from tests.support.messages import naming
 
 
 def test_dense_training_is_that_of_a_mask_which_keeps_everything() -> None:
@@ -34,7 +35,7 @@ def test_it_goes_on_to_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_a_sparsity_is_refused() -> None:
-    with pytest.raises(ChitaError, match=r"sparsity .*'dense'.* 0\.8"):
+    with pytest.raises(ChitaError, match=naming("sparsity", "dense", 0.8)):
         train(small_network(), method="dense", sparsity=0.8)
 
 

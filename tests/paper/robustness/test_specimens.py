@@ -35,6 +35,7 @@ def accuracy_of(small: Small, folder: Path) -> float:
 
 
 # Trained for a tenth of the time; chance is 10 percent for digits, 17 for signals.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "samples", "least"),
     [("vit", 2000, 30), ("depthwise", 4000, 40), ("tanh", 4000, 85), ("signals", 8000, 45)],

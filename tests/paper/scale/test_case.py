@@ -38,6 +38,7 @@ def part(rank: int) -> Any:
         return made.w0, made.stored(), made.layout.layers
 
 
+@pytest.mark.slow
 def test_ranks_have_their_columns() -> None:
     whole = make(MLPNET, ALONE, CPU)
     (w0, stored, layers), (last_w0, last_stored, _) = on_ranks(2, part)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-from chita.model.axes import Axes
+from chita.model.layers import Axes
 from chita.pruning.auto.metrics import FLOOR, OF_WEIGHTS, Shape, metric_scale
 from chita.solver.dead_columns import column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from chita import ChitaError, Solution
 from chita.pruning.auto.search import MASK, STEPS, Form, Forms, Guard, Guarded
 from chita.pruning.held_out import PartLosses
+from tests.support.messages import naming, says
 from tests.support.part_losses import losses
 
 METRICS, BLOCKS, TERMS = ("plain", "fisher", "lamp"), (None, 2000), (True, False)
@@ -109,14 +111,13 @@ def test_the_mask_alone_wins_where_it_is_better(mask: float, step: float) -> Non
     chosen = World(lambda form, ridge, step: 1.0 + (1 - step), mask).stage(Guard(ONE))
     assert chosen.step == step
     assert chosen.choice.held_out_loss == min(mask, 1.0)
-    assert ("mask alone:" in chosen.why) == (step == 0)
-    assert f"the mask alone has {mask}" in chosen.why
+    assert says(chosen.why, "mask", mask)
 
 
 def test_half_the_way_where_the_whole_overshoots() -> None:
     chosen = World(lambda form, ridge, step: abs(step - 0.5), 1.0).stage(Guard(ONE))
     assert chosen.step == 0.5
-    assert "50% of the displacement" in chosen.why
+    assert says(chosen.why, "50%")
 
 
 def test_the_first_stage_looks_at_every_kind_of_form() -> None:
@@ -127,8 +128,14 @@ def test_the_first_stage_looks_at_every_kind_of_form() -> None:
     assert {form.metric for form in world.scouted} == set(METRICS)
     assert {form.block_size for form in world.scouted} == set(BLOCKS)
     assert {form.first_order for form in world.scouted} == set(TERMS)
-    assert "fisher metric, blocks of 2000, without the first-order term, lambda = 0.1" in chosen.why
-    assert f"chosen among {len(chosen.trials)}" in chosen.why
+    assert says(
+        chosen.why,
+        "fisher",
+        2000,
+        "first-order",
+        re.compile(r"lambda\W+0\.1\b"),
+        len(chosen.trials),
+    )
 
 
 def test_the_first_stage_goes_round_until_no_form_beside_it_is_better() -> None:
@@ -241,7 +248,7 @@ def test_losses_that_are_no_numbers_lose(bad: float) -> None:
     assert (chosen.step, chosen.choice.held_out_loss) == (0.0, 5.0)
     assert {trial.to_dict()["loss"] for trial in chosen.trials} == {None, 5.0}
     for ridge in (None, 0.1):
-        with pytest.raises(ChitaError, match=f"held-out loss is {bad} for every candidate"):
+        with pytest.raises(ChitaError, match=naming("held-out loss", bad, "ridge")):
             World(lambda form, ridge, step: bad, mask=bad).stage(Guard(FORMS, ridge=ridge))
 
 

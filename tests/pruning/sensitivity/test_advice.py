@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from chita.errors import ChitaError
 from chita.pruning.sensitivity.advice import advise
 from tests.pruning.sensitivity.curves import curves
+from tests.support.messages import naming, says
 
 FLAT = (1.0, 1.0, 1.01, 1.1)
 STEEP = (2.0, 3.0, 4.0, 5.0)
@@ -19,23 +20,21 @@ def test_a_small_steep_layer_is_kept_dense_and_named_with_its_figures() -> None:
     assert advice.before == pytest.approx(3.01)
     # 900 zeros among 990 weights: 0.90909 is 0.1136 of the way from 0.9 to 0.98
     assert advice.after == pytest.approx(0.01 + (900 / 990 - 0.9) / 0.08 * 0.09)
-    assert "Keep a, the first layer, dense" in str(advice)
-    assert "1.0% of the weights and 100% of the rise of the loss at 90% (3 of 3.01)" in str(advice)
-    assert "--at-most 'a=0'" in str(advice)
+    assert says(str(advice), "a", "1.0%", "100%", "90%", 3, 3.01, "--at-most 'a=0'")
 
 
 def test_a_layer_that_bears_half_is_limited_to_that() -> None:
     advice = advise(curves([(500, FLAT), (480, FLAT), (20, (1.0, 3.0, 4.0, 5.0))]), 0.9)
     (limit,) = advice.limits
     assert (limit.layer, limit.sparsity) == ("c", 0.5)
-    assert "Prune c, the last layer, to at most 50%" in str(advice)
+    assert says(str(advice), "c", "50%", "--at-most 'c=0.5'")
 
 
 def test_layers_alike_need_no_advice() -> None:
     advice = advise(curves([(100, STEEP), (100, STEEP), (100, STEEP)]), 0.9)
     assert advice.limits == ()
     assert advice.before == advice.after == pytest.approx(9)
-    assert "no layer stands out" in str(advice)
+    assert says(str(advice), "layer") and "--at-most" not in str(advice)
     assert advise(curves([(100, (1.0,) * 4)] * 2), 0.9).limits == ()
 
 
@@ -53,7 +52,7 @@ def test_a_loss_that_breaks_is_avoided() -> None:
 
 @pytest.mark.parametrize("sparsity", [0.0, -0.1, 0.99])
 def test_outside_of_the_ladder_there_is_no_advice(sparsity: float) -> None:
-    with pytest.raises(ChitaError, match=r"at most 0\.98"):
+    with pytest.raises(ChitaError, match=naming("sparsity", 0.98, sparsity)):
         advise(curves([(10, FLAT)]), sparsity)
 
 

@@ -18,7 +18,10 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
+]
 Open = Callable[..., Any]
 
 READOUT = ".readout:not(:empty)"

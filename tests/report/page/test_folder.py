@@ -6,6 +6,7 @@ import pytest
 from chita.errors import ChitaError
 from chita.report.page.folder import read_folder
 from tests.report.page.folders import ROWS, write_bench, write_gradual, write_prune
+from tests.support.messages import naming
 
 
 def test_what_prune_and_gradual_leave_is_found(tmp_path: Path) -> None:
@@ -31,32 +32,35 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("files", "says"),
+    ("files", "message"),
     [
-        ({}, "nothing in .* is known: expected result.json"),
-        ({"notes.txt": "x", "other.json": "[]"}, "nothing in .* is known"),
-        ({"stage.safetensors": "x"}, "unfinished run, with stage.safetensors .* --resume"),
-        ({"epoch.pt": "x"}, "unfinished run, with epoch.pt .* --resume"),
-        ({"result.json": '{"stages": ['}, "cannot read .*result.json as JSON"),
-        ({"result.json": "\x80"}, "cannot read .*result.json as JSON"),
-        ({"result.json": "[]"}, "no result of prune or gradual"),
-        ({"result.json": '{"stages": 3}'}, "stages is not a list of rows"),
-        ({"result.json": '{"epochs": [1]}'}, "epochs is not a list of rows"),
-        ({"table1.json": "{"}, "cannot read .*table1.json as JSON"),
-        ({"table1.json": '{"benchmark": "table1"}'}, "rows is not a list of rows"),
-        ({"result.json": '{"stages": []}', "config.yaml": "a: ["}, "config.yaml as YAML"),
-        ({"result.json": '{"stages": []}', "config.yaml": "- a"}, "expected settings by name"),
+        ({}, naming("result.json")),
+        ({"notes.txt": "x", "other.json": "[]"}, naming("result.json")),
+        ({"stage.safetensors": "x"}, naming("stage.safetensors", "--resume")),
+        ({"epoch.pt": "x"}, naming("epoch.pt", "--resume")),
+        ({"result.json": '{"stages": ['}, naming("result.json", "JSON")),
+        ({"result.json": "\x80"}, naming("result.json", "JSON")),
+        ({"result.json": "[]"}, naming("result.json", "prune", "gradual")),
+        ({"result.json": '{"stages": 3}'}, naming("result.json", "stages")),
+        ({"result.json": '{"epochs": [1]}'}, naming("result.json", "epochs")),
+        ({"table1.json": "{"}, naming("table1.json", "JSON")),
+        ({"table1.json": '{"benchmark": "table1"}'}, naming("table1.json", "rows")),
+        ({"result.json": '{"stages": []}', "config.yaml": "a: ["}, naming("config.yaml", "YAML")),
+        (
+            {"result.json": '{"stages": []}', "config.yaml": "- a"},
+            naming("config.yaml", without="YAML"),
+        ),
     ],
 )
 def test_what_is_missing_or_damaged_is_named(
-    files: dict[str, str], says: str, tmp_path: Path
+    files: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_bytes(content.encode("latin-1"))
-    with pytest.raises(ChitaError, match=says):
+    with pytest.raises(ChitaError, match=message):
         read_folder(tmp_path)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ChitaError, match=r"there is no folder .*nowhere"):
+    with pytest.raises(ChitaError, match=naming(str(tmp_path / "nowhere"))):
         read_folder(tmp_path / "nowhere")

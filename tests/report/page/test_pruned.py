@@ -7,6 +7,7 @@ from chita.report import published as paper
 from chita.report.page.folder import read_folder
 from chita.report.page.pruned import prune_page
 from tests.report.page.folders import write_prune
+from tests.support.messages import says
 
 
 def page_of(folder: Path) -> dict[str, Any]:
@@ -35,8 +36,8 @@ def test_the_headline_is_that_of_the_tables(tmp_path: Path) -> None:
     assert facts["objective"] == f"{record['objective']:.4g}"
     assert facts["time"] == f"{record['seconds']['total']:.2f} s"
     assert facts["bit masks and values"] == f"{record['counts']['pruned_bytes'] / 1e3:,.1f} kB"
-    assert page["title"] == "mlpnet pruned by CHITA++"
-    assert page["lead"] == "chita prune mlpnet · data random · seed 0"
+    assert says(page["title"], "mlpnet", "CHITA++")
+    assert says(page["lead"], "chita prune mlpnet", "data random", "seed 0")
 
 
 def test_the_run_stands_beside_the_papers_points(tmp_path: Path) -> None:

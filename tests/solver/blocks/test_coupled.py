@@ -1,4 +1,4 @@
-"""Blocks that talk against the definition of Q, blocks apart, and the minimiser over all blocks."""
+"""Coupled blocks against the definition of Q, blocks apart, and the minimiser over all blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chita.solver import solve
 from chita.solver.algorithm import Layout
 from chita.solver.blocks import independent as blocks_module
 from chita.solver.blocks.batch import BlockBatch, block_batches
-from chita.solver.blocks.coupled import Rules, joint_steps, talk
+from chita.solver.blocks.coupled import Rules, joint_steps, solve_coupled
 from chita.solver.blocks.independent import alone, cut_blocks, one_by_one
 from chita.solver.iht import iht, refine_by_backsolve
 from chita.solver.matrix.held import HeldMatrix
@@ -53,37 +53,37 @@ def solved(problem: Problem, k: int, **options: Any) -> Any:
 @settings(deadline=None, max_examples=15)
 def test_the_global_objective_never_rises(seed: int, scale: float, k: int, method: str) -> None:
     problem = scaled(seed, scale, n=15, p=100)
-    talking = solved(problem, k, block_sweeps=4, iterations=5, method=method)
-    history = talking.history
+    coupled = solved(problem, k, block_sweeps=4, iterations=5, method=method)
+    history = coupled.history
     assert history[0] == pytest.approx(problem.start(k).objective, rel=1e-10)
     assert all(later <= earlier for earlier, later in pairwise(history))
-    assert talking.objective == pytest.approx(dense_objective(problem, talking.w), rel=1e-8)
+    assert coupled.objective == pytest.approx(dense_objective(problem, coupled.w), rel=1e-8)
     magnitude = problem.start(k).support
     for start, stop in cut_blocks(LAYERS, BLOCK):
-        kept = ((talking.support >= start) & (talking.support < stop)).sum()
+        kept = ((coupled.support >= start) & (coupled.support < stop)).sum()
         assert kept == ((magnitude >= start) & (magnitude < stop)).sum()
-    assert set(talking.w.nonzero()[:, 0].tolist()) <= set(talking.support.tolist())
+    assert set(coupled.w.nonzero()[:, 0].tolist()) <= set(coupled.support.tolist())
 
 
 @given(st.integers(0, 10**6), st.sampled_from([1.0, 1e-2, 1e-3]), st.sampled_from([10, 30, 60]))
 @settings(deadline=None, max_examples=15)
-def test_talking_is_better_than_apart(seed: int, scale: float, k: int) -> None:
+def test_coupled_is_better_than_apart(seed: int, scale: float, k: int) -> None:
     problem = scaled(seed, scale, n=20, p=100)
     apart = solved(problem, k, iterations=5)
-    talking = solved(problem, k, iterations=5, block_sweeps=1)
-    assert talking.objective < apart.objective
-    assert talking.history[1] == pytest.approx(apart.objective, rel=1e-10)
+    coupled = solved(problem, k, iterations=5, block_sweeps=1)
+    assert coupled.objective < apart.objective
+    assert coupled.history[1] == pytest.approx(apart.objective, rel=1e-10)
 
 
 @pytest.mark.parametrize("k", [12, 70])
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
 def test_many_sweeps_end_at_the_minimiser_over_all_blocks(k: int, scale: float) -> None:
     problem = scaled(0, scale, n=15, p=100, lam=0.5)
-    talking = solved(problem, k, iterations=0, block_sweeps=3000, tol=0.0)
+    coupled = solved(problem, k, iterations=0, block_sweeps=3000, tol=0.0)
     support = problem.start(k).support
-    assert torch.equal(talking.support, support)
+    assert torch.equal(coupled.support, support)
     truth = dense_objective(problem, dense_minimiser(problem, support))
-    assert talking.objective == pytest.approx(truth, rel=1e-7)
+    assert coupled.objective == pytest.approx(truth, rel=1e-7)
     assert solved(problem, k, iterations=0).objective > 1.05 * truth  # not where apart ends
 
 
@@ -162,8 +162,8 @@ def test_one_by_one_the_batched_path_is_the_plain_one() -> None:
         problem = random_problem(seed, n=12, p=70)
         batches, x = one_by_one(cut_blocks([20, 30, 13, 7], 10)), problem.start(25)
         each = alone(partial(iht_then_backsolve, options))
-        one, _ = talk(problem, x, batches, (each, each), options, Trace(5))
-        two, _ = talk(problem, x, batches, rules(options), options, Trace(5))
+        one, _ = solve_coupled(problem, x, batches, (each, each), options, Trace(5))
+        two, _ = solve_coupled(problem, x, batches, rules(options), options, Trace(5))
         assert torch.equal(one.support, two.support)
         torch.testing.assert_close(one.w, two.w, rtol=1e-8, atol=1e-8)
         torch.testing.assert_close(one.rho, two.rho, rtol=1e-8, atol=1e-8)
@@ -173,8 +173,8 @@ def test_blocks_that_agree_too_well_do_not_overshoot() -> None:
     """Equal columns: each of twenty blocks of one removes the same residual all by itself."""
     A, w0 = torch.ones(5, 40, dtype=torch.float64), torch.full((40,), 1e-3, dtype=torch.float64)
     w0[:20] = 2e-3
-    talking = solve(A, w0, 20, lam=1e-4, alpha=1.0, block_size=1, block_sweeps=1)
-    assert talking.objective < 1e-4 * talking.history[0]
+    coupled = solve(A, w0, 20, lam=1e-4, alpha=1.0, block_size=1, block_sweeps=1)
+    assert coupled.objective < 1e-4 * coupled.history[0]
     singular = solve(A, w0, 20, lam=0.0, alpha=1.0, block_size=1, block_sweeps=1)
     assert singular.objective < 1e-8
     assert bool(singular.w.isfinite().all())
@@ -182,9 +182,9 @@ def test_blocks_that_agree_too_well_do_not_overshoot() -> None:
 
 def test_float32_stays_true_to_its_objective() -> None:
     problem = random_problem(0, n=15, p=100, dtype=torch.float32)
-    talking = solved(problem, 40, block_sweeps=10, tol=0.0, iterations=5)
-    assert talking.w.dtype == torch.float32
-    assert talking.objective == pytest.approx(dense_objective(problem, talking.w), rel=1e-5)
+    coupled = solved(problem, 40, block_sweeps=10, tol=0.0, iterations=5)
+    assert coupled.w.dtype == torch.float32
+    assert coupled.objective == pytest.approx(dense_objective(problem, coupled.w), rel=1e-5)
 
 
 # Ranks: the columns that each has, and the blocks it reads together.
@@ -198,7 +198,7 @@ def on_columns(ranks: Ranks, start: int, stop: int, columns: int) -> Any:
     blocks = cut_blocks([stop - start], BLOCK) if stop > start else []
     batches = list(block_batches(blocks, columns))
     options, trace = Options(iterations=5, block_sweeps=4, tol=0.0), Trace(5)
-    x, _ = talk(problem, problem.start(35), batches, rules(options), options, trace)
+    x, _ = solve_coupled(problem, problem.start(35), batches, rules(options), options, trace)
     whole = ranks.gather(x.w)
     return whole, ranks.gather(x.support + start), x.rho, x.objective, trace.history
 

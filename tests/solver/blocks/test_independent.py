@@ -12,7 +12,7 @@ from chita.solver.algorithm import Layout
 from chita.solver.blocks import independent as blocks_module
 from chita.solver.blocks.batch import block_batches
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
-from chita.solver.blocks.independent import alone, cut_blocks, one_by_one, solve_apart
+from chita.solver.blocks.independent import alone, cut_blocks, one_by_one, solve_independent
 from chita.solver.iht import iht, refine_by_backsolve
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.options import Options, Trace
@@ -128,12 +128,12 @@ def test_in_batches_or_one_by_one_is_the_same(seed: int, k: int, block_size: int
     blocks, options = cut_blocks([20, 30, 13, 7], block_size), Options(iterations=5)
     single, batched = Trace(5), Trace(5)
     each = alone(partial(iht_then_backsolve, options))
-    one, _ = solve_apart(problem, k, one_by_one(blocks), each, single)
+    one, _ = solve_independent(problem, k, one_by_one(blocks), each, single)
 
     def bso(part: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
         return batched_bso(part, x, options, trace)
 
-    two, _ = solve_apart(problem, k, block_batches(blocks, 60, 0.5), bso, batched)
+    two, _ = solve_independent(problem, k, block_batches(blocks, 60, 0.5), bso, batched)
     assert torch.equal(one.support, two.support)
     for first, second in ((one.w, two.w), (one.rho, two.rho)):
         torch.testing.assert_close(first, second, rtol=1e-8, atol=1e-8)

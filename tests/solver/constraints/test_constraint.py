@@ -20,6 +20,7 @@ from chita.solver.problem import Problem
 from chita.solver.ranks import Ranks
 from chita.solver.solve import ALGORITHMS, solve_problem
 from tests.solver.problems import brute_force, dense_objective, random_problem
+from tests.support.messages import naming
 
 P = 96
 CPU = torch.device("cpu")
@@ -119,5 +120,5 @@ def test_ranks_that_share_columns_know_any_support_only() -> None:
     shared = HeldMatrix(problem.matrix.whole())
     shared.ranks = Two()
     Problem(shared, problem.w0, 1.0, problem.offset, constraint=ANY_SUPPORT)
-    with pytest.raises(ChitaError, match="2 ranks"):
+    with pytest.raises(ChitaError, match=naming("2 ranks")):
         Problem(shared, problem.w0, 1.0, problem.offset, constraint=Tiles(torch.arange(16) // 2))

@@ -7,11 +7,14 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.solver.matrix.held import HeldMatrix
 from tests.solver.matrix.matrices import dense
+from tests.support.messages import naming
 
 
 @pytest.mark.parametrize("stored", [torch.ones(3), torch.ones(3, 4, dtype=torch.int64)])
 def test_anything_but_a_float_matrix_is_an_error(stored: Tensor) -> None:
-    with pytest.raises(ChitaError, match="A must be a float32 or float64 matrix, got shape"):
+    with pytest.raises(
+        ChitaError, match=naming("A", "float32", "float64", str(tuple(stored.shape)))
+    ):
         HeldMatrix(stored)
 
 

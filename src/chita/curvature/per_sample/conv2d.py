@@ -1,4 +1,4 @@
-"""Conv2d: a linear layer applied to every window of its padded input."""
+"""Conv2d: a linear layer that is applied to every window of the padded input."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.grad import conv2d_weight
-from torch.nn.modules.conv import _ConvNd
 
 from chita.curvature.per_sample.linear import row_products
-from chita.curvature.per_sample.registry import Piece, by_row, rule
+from chita.curvature.per_sample.registry import Piece, by_row, register_gradient_rule
 from chita.model.hooks import Call
+from chita.model.windows import padded, windows
 
-FEW_CHANNELS = 4  # of a picture, say
+FEW_CHANNELS = 4  # input channels of a layer that reads images
 
 
-@rule(nn.Conv2d)
+@register_gradient_rule(nn.Conv2d)
 def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
-    """Input (R * m, C, H, W) and output gradient (R * m, O, H', W')."""
+    """Yield the pieces for input (R * m, C, H, W) and output gradient (R * m, O, H', W')."""
     conv = call.owner.module
     assert isinstance(conv, nn.Conv2d)
     g = by_row(gradient, rows).transpose(1, 2)  # (R, O, m, H', W')
@@ -36,7 +35,7 @@ def conv2d(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
 
 
 def _on_gpu(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
-    """The gradients of the weight, (entries, R), by the faster of two ways."""
+    """Compute the gradients of the weight, (entries, R), by the faster of two algorithms."""
     if _has_small_products(conv, gradient.shape[2:]):
         return sample_products(conv, x, gradient, rows)
     x, padding = _with_plain_padding(conv, x)
@@ -44,10 +43,10 @@ def _on_gpu(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
 
 
 def _has_small_products(conv: nn.Conv2d, size: Sequence[int]) -> bool:
-    """Whether to multiply sample by sample.
+    """Return whether to multiply sample by sample.
 
-    It pays where the products are smaller than what they are made of, if the windows are the input
-    itself, or if so few channels go in that a grouped convolution wastes most of its work.
+    This is faster if the products are smaller than their factors and the windows are the input
+    itself, or the input has so few channels that a grouped convolution wastes most of its work.
     """
     inputs = conv.in_channels * math.prod(conv.kernel_size)
     small = conv.out_channels * inputs <= math.prod(size) * (conv.out_channels + inputs)
@@ -56,9 +55,9 @@ def _has_small_products(conv: nn.Conv2d, size: Sequence[int]) -> bool:
 
 
 def sample_products(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> Tensor:
-    """The gradients of the weight, (entries, R): those of every sample, summed over each row.
+    """Compute the gradients of the weight for every sample, and sum over each row: (entries, R).
 
-    Short sums for many samples keep a GPU busier than long ones for few rows.
+    Short sums for many samples use a GPU better than long sums for few rows.
     """
     seen = windows(conv, by_row(padded(conv, x), len(x)), gradient.shape[2:])[:, 0]
     dtype = torch.promote_types(torch.promote_types(x.dtype, gradient.dtype), torch.float32)
@@ -66,52 +65,24 @@ def sample_products(conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int) -> 
     return by_row(products.flatten(1), rows).sum(1).t()
 
 
-def windows(conv: _ConvNd, x: Tensor, size: Sequence[int]) -> Tensor:
-    """The padded input (R, m, C, H, W) under each kernel entry at each of the output's places.
-
-    A strided view that is copied once, several times faster than torch's unfold; it serves any
-    number of spatial dimensions.
-
-    Returns:
-        (R, groups, C / groups * kh * kw, m * H' * W').
-    """
-    rows, samples, channels = x.shape[:3]
-    row, sample, channel, *along = x.stride()
-    within = [entry * step for entry, step in zip(along, conv.dilation, strict=True)]
-    between = [entry * step for entry, step in zip(along, conv.stride, strict=True)]
-    seen = x.as_strided(
-        (rows, channels, *conv.kernel_size, samples, *size),
-        (row, channel, *within, sample, *between),
-        x.storage_offset(),
-    )
-    return seen.reshape(rows, conv.groups, -1, samples * math.prod(size))
-
-
 def _with_plain_padding(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """The input, and the zeros a convolution adds around it by itself; others are added here."""
+    """Return the input and the zero padding that is left to the convolution."""
     if conv.padding_mode == "zeros" and not isinstance(conv.padding, str):
         return x, (conv.padding[0], conv.padding[1])
     return padded(conv, x), (0, 0)
 
 
-def padded(conv: _ConvNd, x: Tensor) -> Tensor:
-    """The input (m, C, H, W) with what the convolution pads it with."""
-    padding = conv._reversed_padding_repeated_twice
-    mode = "constant" if conv.padding_mode == "zeros" else conv.padding_mode
-    return functional.pad(x, padding, mode=mode) if any(padding) else x
-
-
 def grouped_gradients(
     conv: nn.Conv2d, x: Tensor, gradient: Tensor, rows: int, padding: tuple[int, int]
 ) -> Tensor:
-    """The gradients of the weight, (entries, R).
+    """Compute the gradients of the weight, (entries, R), by one grouped convolution.
 
     Args:
         conv: the layer.
         x: its input, (R * m, C, H, W).
-        gradient: by its output, (R * m, O, H', W').
+        gradient: the gradient with respect to its output, (R * m, O, H', W').
         rows: R.
-        padding: the zeros around x that are not part of it yet.
+        padding: the zero padding that x does not contain.
     """
     size = (rows * conv.out_channels, conv.in_channels // conv.groups, *conv.kernel_size)
     groups = rows * conv.groups
@@ -124,5 +95,5 @@ def grouped_gradients(
 
 
 def _side_by_side(tensor: Tensor, rows: int) -> Tensor:
-    """(R * m, C, H, W) -> (m, R * C, H, W)."""
+    """Rearrange (R * m, C, H, W) to (m, R * C, H, W)."""
     return by_row(tensor, rows).transpose(0, 1).flatten(1, 2)

@@ -1,4 +1,4 @@
-"""Linear layers: outer products of output gradients and inputs, for each row of A."""
+"""Linear: sums of outer products of output gradients and inputs, for each row of A."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.per_sample.registry import Piece, rule
+from chita.curvature.per_sample.registry import Piece, register_gradient_rule
 from chita.model.hooks import Call
 
 BLOCK = 1 << 19
 GPU_BLOCK = 1 << 22
-"""Entries of A made at a time: few enough to be still in the cache when they are transposed."""
+"""Entries of A made at a time: they must still be in the cache when they are transposed."""
 
 
 def row_products(name: str, left: Tensor, right: Tensor) -> Iterator[Piece]:
-    """left_r @ right_r^T for every row r and group, in pieces.
+    """Compute left_r @ right_r^T for every row r and group, in pieces.
 
     Args:
-        name: of the parameter, whose shape is (groups * outputs, inputs).
+        name: the parameter, of shape (groups * outputs, inputs).
         left: (R, groups, outputs, K).
         right: (R, groups, inputs, K).
     """
@@ -42,16 +42,16 @@ def row_products(name: str, left: Tensor, right: Tensor) -> Iterator[Piece]:
 
 
 def _transposed_product(left: Tensor, right: Tensor) -> Tensor:
-    """(B, o, K) and (B, i, K) -> (o * i, B)."""
-    if left.shape[2] == 1:  # an outer product: made transposed at once
+    """Multiply (B, o, K) and (B, i, K) to (o * i, B)."""
+    if left.shape[2] == 1:  # an outer product can be computed transposed
         a, b = left[:, :, 0].t(), right[:, :, 0].t().contiguous()
         return (a[:, None] * b[None]).flatten(0, 1)
     return torch.bmm(left, right.transpose(1, 2)).flatten(1).t()
 
 
-@rule(nn.Linear)
+@register_gradient_rule(nn.Linear)
 def linear(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
-    """Input (R * m, ..., inputs) and output gradient (R * m, ..., outputs)."""
+    """Yield the pieces for input (R * m, ..., inputs) and output gradient (R * m, ..., outputs)."""
     g = gradient.reshape(rows, -1, gradient.shape[-1])
     if "bias" in call.owner.owned:
         yield Piece("bias", 0, g.sum(1).t())

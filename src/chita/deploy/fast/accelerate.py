@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.deploy.example import agrees, check_example
 from chita.deploy.fast.forms import FORMS, swap
-from chita.deploy.fast.product import LAYERS, zero_share
+from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError
-from chita.model.example import Example, agrees, call, check_example
-from chita.model.modes import device_of, evaluating
+from chita.model.forward import Example, call, device_of, evaluating
+from chita.model.hooks import Args, Keywords, first_input, watching
+from chita.model.layers import is_linear_map
+from chita.report.tables import Table, as_text
 
 DENSE = "dense"
 CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)
@@ -60,8 +64,6 @@ class Accelerated:
         return any(row.chosen != DENSE for row in self.layers)
 
     def __str__(self) -> str:
-        from chita.report.tables import as_text, choices_table
-
         return as_text(choices_table(self.layers))
 
 
@@ -149,21 +151,17 @@ def _row(
 def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Tensor]]:
     """The layers that have zeros and another form, each with the input of its first call."""
     found: dict[str, tuple[nn.Module, Tensor]] = {}
-
-    def note(name: str, layer: nn.Module, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        x = args[0] if args else keywords["input"]
-        found.setdefault(name, (layer, x.clone()))
-
-    handles = [
-        layer.register_forward_pre_hook(partial(note, name), with_kwargs=True)
+    names = {
+        layer: name
         for name, layer in model.named_modules()
-        if type(layer) in LAYERS and zero_share(layer) > 0
-    ]
-    try:
+        if is_linear_map(layer) and zero_share(layer) > 0
+    }
+
+    def note(layer: nn.Module, args: Args, keywords: Keywords, output: Any) -> None:
+        found.setdefault(names[layer], (layer, first_input(args, keywords).clone()))
+
+    with watching(names, note):
         call(model, example)
-    finally:
-        for handle in handles:
-            handle.remove()
     return found
 
 
@@ -185,3 +183,15 @@ def _reason(timings: dict[str, Timing], best: str | None) -> str:
         return "no other form fits"
     kind = min(others, key=lambda name: others[name])
     return f"nothing gains: the best, {kind}, takes {others[kind] / dense:.2f} of the time"
+
+
+def choices_table(rows: Sequence[LayerChoice]) -> Table:
+    """Show the form that each layer takes, and the reason."""
+    table = Table("layer", "shape", title="layer by layer")
+    table.add_column("sparsity", justify="right")
+    table.add_column("form")
+    table.add_column("why")
+    for row in rows:
+        shape = " x ".join(str(size) for size in row.shape)
+        table.add_row(row.name or "-", shape, f"{row.sparsity:.2%}", row.chosen, row.reason)
+    return table

@@ -1,4 +1,4 @@
-"""Without the dead: outputs whose weights are all zero, and inputs that nobody reads."""
+"""Layers without their dead channels: outputs and inputs whose weights are all zero."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from chita.deploy.fast.product import LAYERS
-from chita.model.axes import channel_dim
+from chita.model.layers import channel_dim, is_linear_map
 
 
 class Compact(nn.Module):
     """A Linear layer or a convolution over the live inputs and outputs only, dense among these.
 
-    A dead output is its bias, wherever the input comes from.
+    A dead output is equal to its bias for every input.
     """
 
-    def __init__(self, layer: nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d) -> None:
+    def __init__(self, layer: nn.Module) -> None:
         super().__init__()
-        rows, columns = live(layer.weight)
+        weight = layer.get_parameter("weight").detach()
+        bias: Tensor | None = getattr(layer, "bias", None)
+        rows, columns = live(weight)
         self.dim = channel_dim(layer)
         self.inner = copy.deepcopy(layer)
-        self.inner.weight = nn.Parameter(
-            layer.weight.detach()[rows][:, columns].clone(), requires_grad=False
-        )
-        if layer.bias is not None:
-            self.inner.bias = nn.Parameter(layer.bias.detach()[rows].clone(), requires_grad=False)
-        outputs, inputs = layer.weight.shape[:2]
+        self.inner.weight = nn.Parameter(weight[rows][:, columns].clone(), requires_grad=False)
+        if bias is not None:
+            self.inner.bias = nn.Parameter(bias.detach()[rows].clone(), requires_grad=False)
+        outputs, inputs = weight.shape[:2]
         self.outputs = outputs
-        constant = layer.weight.new_zeros(outputs) if layer.bias is None else layer.bias.detach()
+        constant = weight.new_zeros(outputs) if bias is None else bias.detach()
         self.register_buffer("constant", constant.clone().view(-1, *[1] * (-1 - self.dim)))
         self.register_buffer("rows", rows if len(rows) < outputs else None)
         self.register_buffer("columns", columns if len(columns) < inputs else None)
@@ -39,15 +38,14 @@ class Compact(nn.Module):
 
     @classmethod
     def of(cls, layer: nn.Module) -> Compact | None:
-        """The compact form; None for a layer of another kind, or in which nothing is dead."""
-        if type(layer) not in LAYERS or getattr(layer, "groups", 1) > 1:
+        """Return the compact form; None for other layers and for layers without dead channels."""
+        if not is_linear_map(layer) or getattr(layer, "groups", 1) > 1:
             return None
-        assert isinstance(layer, LAYERS)
         form = cls(layer)
         return None if form.rows is None and form.columns is None else form
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer gives."""
+        """Return the outputs of the layer."""
         if self.columns is not None:
             x = x.index_select(self.dim, self.columns)
         y: Tensor = self.inner(x)
@@ -59,7 +57,7 @@ class Compact(nn.Module):
 
 
 def live(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """The outputs and the inputs of a weight (o, i, ...) with a non-zero; at least one of each."""
+    """Return the outputs and inputs of a weight (o, i, ...) with a non-zero, at least one each."""
     used = (weight.detach() != 0).flatten(2).any(2) if weight.ndim > 2 else weight.detach() != 0
     first = torch.zeros(1, dtype=torch.long, device=weight.device)
     rows, columns = (used.any(dim).nonzero()[:, 0] for dim in (1, 0))

@@ -8,40 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.model.axes import channel_dim
-
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-LAYERS = (nn.Linear, *CONVOLUTIONS)
-
-
-def is_product(layer: nn.Module) -> bool:
-    """Whether a layer is such a product, and nothing that a subclass may have made of it."""
-    if type(layer) is nn.Linear:
-        return True
-    return (
-        isinstance(layer, CONVOLUTIONS)
-        and type(layer) in CONVOLUTIONS
-        and set(layer.kernel_size) == {1}
-        and layer.groups == 1
-        and not any(_padding(layer))
-    )
+from chita.model.layers import channel_dim
 
 
 class Product(nn.Module, ABC):
-    """Such a layer with another way to multiply, for inference.
+    """A layer that is one product, computed in another way, for inference.
 
     Args:
-        layer: for which `is_product` holds; its weight is read, not kept.
+        layer: a layer for which `is_product` holds; its weight is read, not kept.
     """
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
-        assert isinstance(layer, LAYERS)
         self.dim = channel_dim(layer)  # where the input features are, with or without a batch
-        strides = () if isinstance(layer, nn.Linear) else layer.stride
+        strides: tuple[int, ...] = getattr(layer, "stride", ())
         self.taken: tuple[Any, ...] = (..., *(slice(None, None, stride) for stride in strides))
-        bias = None if layer.bias is None else layer.bias.detach().clone()
-        self.register_buffer("bias", bias)
+        bias = getattr(layer, "bias", None)
+        self.register_buffer("bias", None if bias is None else bias.detach().clone())
         self.bias: Tensor | None
 
     @abstractmethod
@@ -49,7 +32,7 @@ class Product(nn.Module, ABC):
         """(N, i) inputs to (N, o) outputs, W x without b."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer gives."""
+        """Return the outputs of the layer."""
         rows = x[self.taken].movedim(self.dim, -1)
         y = self.product(rows.reshape(-1, rows.shape[-1]))
         if self.bias is not None:
@@ -67,9 +50,3 @@ def zero_share(layer: nn.Module) -> float:
     """The share of a layer's weights that are zero."""
     weight = matrix_of(layer)
     return 1 - int(torch.count_nonzero(weight)) / max(weight.numel(), 1)
-
-
-def _padding(layer: nn.Module) -> tuple[int, ...]:
-    """The zeros added around the input; padding="same" adds none to a kernel of size 1."""
-    padding = layer.padding
-    return padding if isinstance(padding, tuple) else ()

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.sparse import SparseSemiStructuredTensorCUSPARSELT, to_sparse_semi_structured
 
+from chita.model.layers import channel_dim, is_product
+
 logger = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -26,21 +28,23 @@ class SemiStructured(nn.Module):
     row, for inputs of that size; it serves later calls, too.
     """
 
-    def __init__(self, layer: nn.Linear) -> None:
+    def __init__(self, layer: nn.Module) -> None:
         super().__init__()
+        bias: Tensor | None = getattr(layer, "bias", None)
         with warnings.catch_warnings():  # that these tensors are a prototype
             warnings.simplefilter("ignore", UserWarning)
-            weight = to_sparse_semi_structured(layer.weight.detach())
+            weight = to_sparse_semi_structured(layer.get_parameter("weight").detach())
         self.weight = nn.Parameter(weight, requires_grad=False)
-        self.bias = None if layer.bias is None else nn.Parameter(layer.bias.detach(), False)
+        self.bias = None if bias is None else nn.Parameter(bias.detach(), False)
         self._searched = not isinstance(weight, SparseSemiStructuredTensorCUSPARSELT)
 
     @classmethod
     def of(cls, layer: nn.Module) -> SemiStructured | None:
-        """The form; None where the layer, its weight or the GPU is not of the kind."""
-        if type(layer) is not nn.Linear or not supported(layer.weight):
+        """Return the 2:4 form; None if the layer, its weight or the GPU does not allow it."""
+        if not is_product(layer) or channel_dim(layer) != -1:
             return None
-        if not is_two_of_four(layer.weight):
+        weight = layer.get_parameter("weight")
+        if weight.ndim != 2 or not supported(weight) or not is_two_of_four(weight):
             return None
         try:
             return cls(layer)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.deploy.fast.product import Product, is_product, matrix_of
+from chita.deploy.fast.product import Product, matrix_of
+from chita.model.layers import is_product
 
 Self = TypeVar("Self", bound="Sparse")
 

@@ -1,4 +1,4 @@
-"""A set of positions as a bit mask: one bit for each place."""
+"""A set of positions as a bit mask, with one bit for each position."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Positions = npt.NDArray[np.int64]
 
 
 def mask_bytes(size: int) -> int:
-    """The length of a mask over `size` places."""
+    """Return the length of a mask over `size` positions, in bytes."""
     return (size + 7) // 8
 
 
 def encode(positions: Positions, size: int) -> bytes:
-    """Bit i of the mask, counted from the lowest of the first byte, says whether i is in the set.
+    """Encode positions as a mask whose bit i, from the lowest of the first byte, is 1 for i in it.
 
     Args:
         positions: (n,), increasing, in [0, size).
-        size: places.
+        size: the number of possible positions.
     """
     bits = np.zeros(size, dtype=np.uint8)
     bits[positions] = 1
@@ -28,7 +28,7 @@ def encode(positions: Positions, size: int) -> bytes:
 
 
 def decode(code: memoryview, count: int, size: int) -> Positions:
-    """The `count` positions in [0, size), increasing, shape (count,)."""
+    """Return the `count` positions in [0, size), increasing, shape (count,)."""
     if len(code) != mask_bytes(size):
         raise ChitaError(f"a bit mask of {size} places has {len(code)} bytes")
     bits = np.unpackbits(np.frombuffer(code, dtype=np.uint8), bitorder="little")

@@ -14,22 +14,22 @@ from chita.errors import ChitaError
 
 
 def parse(content: bytes, what: str) -> Any:
-    """The JSON value; a key that is there twice is an error, as is anything that is no JSON.
+    """Parse JSON; duplicate keys and invalid JSON are errors.
 
     Args:
-        content: UTF-8.
-        what: it is, for the message.
+        content: the text in UTF-8.
+        what: the name of the content, for the error message.
     """
     try:
         return json.loads(content.decode(), object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise ChitaError(f"{what} is no JSON ({error})") from error
+        raise ChitaError(f"{what} is not valid JSON ({error})") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("it has a duplicate key")
     return found
 
 
@@ -50,7 +50,7 @@ class Parts:
 
 
 def assemble(directory: bytes, supports: bytes, values: bytes) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     parts = (directory, supports, values)
     stops = list(accumulate(len(part) for part in parts))
     header: dict[str, Any] = {
@@ -65,7 +65,7 @@ def assemble(directory: bytes, supports: bytes, values: bytes) -> bytes:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file is, or once was, a packed one; False for plain safetensors and others."""
+    """Return whether the file is a packed one, even if damaged; False for all other files."""
     try:
         with path.open("rb") as file:
             prefix = file.read(_PREFIX)
@@ -75,41 +75,44 @@ def is_packed(path: Path) -> bool:
 
 
 def take_apart(content: bytes) -> Parts:
-    """The parts of a file that has the right digest."""
+    """Return the parts of a file after checking its digest."""
     start = _PREFIX + _header_bytes(content[:_PREFIX])
     header, data = _read_header(content[_PREFIX:start]), memoryview(content)[start:]
     if not _claims_to_be_packed(header):
-        raise ChitaError("it is no packed file; chita pack makes one")
+        raise ChitaError("it is not a packed file; chita pack makes one")
     digest = _check_version(header)
     parts = Parts(*_cut(header, data))
     if _digest(parts.directory, parts.supports, parts.values) != digest:
-        raise ChitaError("it is damaged: its content does not have the digest of its header")
+        raise ChitaError("it is damaged: its content does not match the digest in its header")
     return parts
 
 
 def _header_bytes(prefix: bytes) -> int:
     length = int.from_bytes(prefix, "little")
     if len(prefix) < _PREFIX or length > _MOST_HEADER:
-        raise ChitaError("it is no safetensors file")
+        raise ChitaError("it is not a safetensors file")
     return length
 
 
 def _read_header(content: bytes) -> dict[str, Any]:
     header = parse(content, "its header")
     if not isinstance(header, dict):
-        raise ChitaError("its header is no JSON object")
+        raise ChitaError("its header is not a JSON object")
     return header
 
 
 def _claims_to_be_packed(header: dict[str, Any]) -> bool:
-    """Either sign will do: damage to one of them makes no plain file of a packed one."""
+    """Return whether the format or the parts are those of a packed file.
+
+    One of the two is enough, so that a damaged packed file is not mistaken for a plain one.
+    """
     metadata = header.get("__metadata__")
     named = isinstance(metadata, dict) and metadata.get("format") == FORMAT
     return named or set(PARTS) <= set(header)
 
 
 def _check_version(header: dict[str, Any]) -> object:
-    """Its digest, if this reader knows the format."""
+    """Return the digest in the header; raise an error for an unknown format or version."""
     metadata = header.get("__metadata__")
     match metadata:
         case {"format": "chita.packed", "version": "1", "digest": digest}:
@@ -120,9 +123,9 @@ def _check_version(header: dict[str, Any]) -> object:
 
 
 def _cut(header: dict[str, Any], data: memoryview) -> Iterator[memoryview]:
-    """The parts, which lie one after the other and make up all the data."""
+    """Yield the parts, which must be adjacent and cover all the data."""
     if set(header) != {"__metadata__", *PARTS}:
-        raise ChitaError(f"it has other tensors than {', '.join(PARTS)}")
+        raise ChitaError(f"its tensors must be {', '.join(PARTS)}")
     end = 0
     for name in PARTS:
         match header[name]:
@@ -132,13 +135,13 @@ def _cut(header: dict[str, Any], data: memoryview) -> Iterator[memoryview]:
                 yield data[end:stop]
                 end = stop
             case _:
-                raise ChitaError(f"its part {name!r} is not where it should be")
+                raise ChitaError(f"its part {name!r} has wrong offsets")
     if end != len(data):
         raise ChitaError(f"it has {len(data)} bytes after its header, not {end}")
 
 
 def _digest(*parts: bytes | memoryview) -> str:
-    """BLAKE2b of 16 bytes, over the length and the content of each part."""
+    """Return the BLAKE2b digest, 16 bytes, of the lengths and contents of the parts."""
     found = hashlib.blake2b(digest_size=16)
     for part in parts:
         found.update(len(part).to_bytes(8, "little"))

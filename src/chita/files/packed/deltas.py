@@ -1,12 +1,12 @@
-"""A set of positions as Rice-coded differences: few bits for each position, if these are rare.
+"""A set of positions as Rice-coded differences: few bits for each position of a sparse set.
 
-The n positions cut `size` places into n + 1 runs of places that are not in the set. The length g
-of a run is written in two parts: its k low bits as they are, and g >> k in unary, as that many
-zeros and a one. Where each place is in the set with probability q, and k is right, this takes
-about 1.5 % more bits than the entropy of the set (q = 0.02: 7.10 bits a position, entropy 7.07).
+The n positions divide `size` places into n + 1 runs of places outside the set. The length g of a
+run is written in two parts: its k low bits in binary, and g >> k in unary, as that many zeros and a
+one. If each place is in the set with probability q, and k is optimal, the code takes about 1.5 %
+more bits than the entropy of the set (q = 0.02: 7.10 bits per position, entropy 7.07).
 
-The low bits of all runs come first and the unary parts after them, so that both can be read at
-once, without a loop. The runs add up to `size`: no short code can stand for a long tensor.
+The low bits of all runs come first and the unary parts after them, so that both can be decoded
+without a loop. The runs sum to `size`, so a short code cannot describe a long tensor.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 from chita.errors import ChitaError
 from chita.files.packed.bitmask import Positions
 
-MAX_LOW_BITS = 8  # with one bit for 256 places at least, a code is never much shorter than its set
+MAX_LOW_BITS = 8  # a code has at least one bit for 256 places, which limits the size it can claim
 
 
 def encode(positions: Positions, size: int) -> bytes:
-    """A byte with k, the low bits of the n + 1 runs, and their unary parts.
+    """Return a byte with k, the low bits of the n + 1 runs, and their unary parts.
 
-    Both parts are bit strings, the lowest bit of each byte first, filled up to whole bytes. The
+    Both parts are bit strings, with the lowest bit of each byte first, padded to whole bytes. The
     low bits are k strings of n + 1 bits each: bit 0 of every run, bit 1 of every run, ...
 
     Args:
         positions: (n,), increasing, in [0, size).
-        size: places.
+        size: the number of possible positions.
     """
     runs = np.diff(positions, prepend=-1, append=size) - 1
     mean_run = (size - len(positions)) // len(runs)
@@ -42,7 +42,7 @@ def encode(positions: Positions, size: int) -> bytes:
 
 
 def decode(code: memoryview, count: int, size: int) -> Positions:
-    """The `count` positions in [0, size), increasing, shape (count,)."""
+    """Return the `count` positions in [0, size), increasing, shape (count,)."""
     runs, k = count + 1, code[0] if len(code) else MAX_LOW_BITS + 1
     middle = 1 + (runs * k + 7) // 8
     if k > MAX_LOW_BITS or middle >= len(code):

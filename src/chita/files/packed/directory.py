@@ -1,4 +1,4 @@
-"""What a packed file says about its tensors, written as JSON and believed only after checks."""
+"""The directory of a packed file: a JSON description of its tensors, validated when it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chita.files.packed.support import FORMS, Code
 
 _MOST_DIMENSIONS = 64
 _MOST_ENTRIES = 2**63 - 1
-_MOST_INFLATION = 100  # bytes of JSON for each stored one; real directories have about ten
+_MOST_INFLATION = 100  # the most bytes of JSON per stored byte; real directories have about ten
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Entry:
     """One tensor.
 
     Attributes:
-        name: in the state dict.
+        name: the name in the state dict.
         dtype: a name of `dtypes.NAMES`.
-        shape: of the dense tensor.
-        codes: of the positions of its values, and of those of -0.0 if there are any; none at all
-            if it is stored dense.
+        shape: the shape of the dense tensor.
+        codes: the codes of the positions of its values and, if there are any, of -0.0; empty if it
+            is stored dense.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def values(self) -> int:
-        """How many values are stored."""
+        """The number of stored values."""
         return self.codes[0].count if self.codes else self.size
 
     @property
@@ -55,9 +55,9 @@ class Directory:
     """All tensors of a file.
 
     Attributes:
-        entries: in the order in which codes and values are stored.
-        tied: other name of a tensor -> the name it is stored under.
-        planes: type -> bytes of each of its planes of values.
+        entries: the tensors in the order in which codes and values are stored.
+        tied: the further names of tensors -> the names under which they are stored.
+        planes: the types -> the bytes of each plane of values.
     """
 
     entries: tuple[Entry, ...]
@@ -65,12 +65,12 @@ class Directory:
     planes: Mapping[str, tuple[int, ...]]
 
     def values_of(self, dtype: str) -> int:
-        """The stored values of a type."""
+        """Return the number of stored values of a type."""
         return sum(entry.values for entry in self.entries if entry.dtype == dtype)
 
 
 def write_directory(directory: Directory) -> bytes:
-    """As deflated JSON."""
+    """Encode a directory as deflated JSON."""
     _check_names(directory)
     content = {
         "tensors": [_to_list(entry) for entry in directory.entries],
@@ -81,7 +81,7 @@ def write_directory(directory: Directory) -> bytes:
 
 
 def read_directory(stored: memoryview) -> Directory:
-    """The directory, which is consistent in itself."""
+    """Decode a directory and check that it is consistent."""
     match parse(inflate(stored, _MOST_INFLATION * len(stored)), "its directory"):
         case {"tensors": list(tensors), "tied": dict(tied), "planes": dict(planes), **rest} if (
             not rest

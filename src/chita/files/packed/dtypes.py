@@ -12,7 +12,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 
 Bytes = npt.NDArray[np.uint8]  # (n, width): a row for each number, little-endian
-Words = npt.NDArray[Any]  # (n,): the bits of each number
+Words = npt.NDArray[Any]  # (n,): the bits of each number as an unsigned integer
 
 # The names of safetensors.
 _BY_NAME: dict[str, torch.dtype] = {
@@ -46,41 +46,41 @@ PRUNABLE = frozenset(_WORD)  # stored without their zeros; all other types are s
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """What the file calls the type."""
+    """Return the name of a type in the file."""
     if dtype not in _BY_TYPE:
         raise ChitaError(f"tensors of {dtype} cannot be packed; known are {', '.join(_BY_NAME)}")
     return _BY_TYPE[dtype]
 
 
 def width(name: str) -> int:
-    """Bytes of one number."""
+    """Return the bytes of one number."""
     return _BY_NAME[name].itemsize
 
 
 def to_bytes(tensor: Tensor) -> Bytes:
-    """The numbers of a tensor, in row-major order."""
+    """Return the numbers of a tensor, in row-major order."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
     flat: Bytes = plain.view(torch.uint8).numpy()
     return flat.reshape(-1, plain.element_size())
 
 
 def to_tensor(numbers: Bytes, name: str, shape: tuple[int, ...]) -> Tensor:
-    """The tensor of these numbers, on the same memory."""
+    """Return the tensor of these numbers, on the same memory."""
     if name == "BOOL" and (numbers > 1).any():
         raise ChitaError("a truth value is neither 0 nor 1")
     return torch.from_numpy(numbers.reshape(-1)).view(_BY_NAME[name]).reshape(shape)
 
 
 def to_words(numbers: Bytes, name: str) -> Words:
-    """The numbers of a prunable type as words, on the same memory."""
+    """Return the numbers of a prunable type as words, on the same memory."""
     return numbers.reshape(-1).view(_WORD[name])
 
 
 def from_words(words: Words) -> Bytes:
-    """The numbers of the words, on the same memory."""
+    """Return the numbers of the words, on the same memory."""
     return words.view(np.uint8).reshape(-1, words.itemsize)
 
 
 def negative_zero(name: str) -> int:
-    """The word of -0.0, which is equal to zero and has other bits."""
+    """Return the word of -0.0, which equals zero but has other bits."""
     return 1 << (8 * width(name) - 1)

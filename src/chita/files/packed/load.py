@@ -1,4 +1,4 @@
-"""`chita.load`: the tensors of a packed file, on their own or in a model."""
+"""`chita.load`: read the tensors of a packed file, as a dict or into a model."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from chita.files.packed.dtypes import to_bytes
 from chita.files.packed.read import read_packed
 from chita.files.packed.write import find_ties
 from chita.files.whole import as_path
-from chita.model.unwrap import unwrapped
+from chita.model.forward import unwrapped
 
 
 @torch.no_grad()
 def load(
     path: str | Path, into: nn.Module | Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """Read a file of `chita.save`; nothing in it is run as code.
+    """Read a file of `chita.save` without running code.
 
     Args:
         path: the file.
-        into: a module, wrapped or not, or a state dict, which gets the values in place. It is
-            changed only if every name, shape and type fits.
+        into: a module, wrapped or not, or a state dict, whose values are replaced in place. It
+            changes only if every name, shape and type fits.
 
     Returns:
-        The dense tensors by name, on the CPU. The names of tied tensors stand for the same tensor.
+        The dense tensors by name, on the CPU. The names of tied tensors refer to the same tensor.
     """
     path = as_path(path)
     if not isinstance(into, (nn.Module, Mapping, NoneType)):
@@ -50,7 +50,7 @@ def load(
 
 
 def _check_exact_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse what could not be stored bit for bit, types and ties included."""
+    """Raise an error if types or ties differ, so that values could not be stored bit for bit."""
     check_fit(wanted, found, path)
     for name, tensor in wanted.items():
         if tensor.dtype != found[name].dtype:

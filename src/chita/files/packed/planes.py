@@ -1,4 +1,4 @@
-"""Values as byte planes, deflated (RFC 1951) where that makes them smaller."""
+"""Values as byte planes, deflated (RFC 1951) if that makes them smaller."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from chita.errors import ChitaError
 from chita.files.packed.dtypes import Bytes
 
-_WINDOW = -zlib.MAX_WBITS  # no frame: the file has its own checksum
-PATTERNS = zlib.Z_DEFAULT_STRATEGY  # looks for what was there before, as in text
-RUNS = zlib.Z_RLE  # for runs of equal bytes alone
-FREQUENCIES = zlib.Z_HUFFMAN_ONLY  # for nothing, and gives frequent bytes few bits; the fastest
+_WINDOW = -zlib.MAX_WBITS  # without a frame, because the file has its own checksum
+PATTERNS = zlib.Z_DEFAULT_STRATEGY  # repeated strings, as in text
+RUNS = zlib.Z_RLE  # only runs of equal bytes
+FREQUENCIES = zlib.Z_HUFFMAN_ONLY  # only byte frequencies; the fastest
 
 
 def deflate(content: bytes, strategy: int) -> bytes:
-    """The stream of `content`."""
+    """Return the deflated stream of `content`."""
     stream = zlib.compressobj(wbits=_WINDOW, memLevel=9, strategy=strategy)
     return stream.compress(content) + stream.flush()
 
 
 def inflate(content: memoryview, limit: int) -> bytes:
-    """What the stream holds; a stream of more than `limit` bytes is refused."""
+    """Return the content of a stream; raise an error if it has more than `limit` bytes."""
     stream = zlib.decompressobj(wbits=_WINDOW)
     try:
         inflated = stream.decompress(content, limit + 1)
@@ -36,18 +36,18 @@ def inflate(content: memoryview, limit: int) -> bytes:
     return inflated
 
 
-_SHORT = 64  # bytes that are not worth a try
-_SAMPLE = 2**12  # bytes that show whether a plane shrinks
-_WORTH_IT = 0.9  # of its bytes: to inflate costs more time than to read
+_SHORT = 64  # planes of fewer bytes are not deflated
+_SAMPLE = 2**12  # bytes of a plane that are deflated to estimate its ratio
+_WORTH_IT = 0.9  # the largest worthwhile ratio, because inflating takes longer than reading
 
 
 def encode(values: Bytes) -> list[bytes]:
-    """The planes of `values`, shape (n, width): each n bytes, or fewer if it is deflated."""
+    """Return the planes of `values`, shape (n, width): each n bytes, or fewer if it is deflated."""
     return [_shrunk(plane.tobytes()) for plane in values.T[::-1]]
 
 
 def decode(planes: Sequence[memoryview], count: int) -> Bytes:
-    """The values, shape (count, width), of as many planes as a value has bytes."""
+    """Return the values, shape (count, width), of as many planes as a value has bytes."""
     whole = [plane if len(plane) == count else inflate(plane, count) for plane in planes]
     if any(len(plane) != count for plane in whole):
         raise ChitaError(f"a plane holds fewer than {count} values")

@@ -1,8 +1,8 @@
-"""Reading a packed file: nothing is run as code, and no more memory taken than it accounts for.
+"""Read packed files without running code, and with memory limited by the size of the file.
 
-A mask has a bit for every place, a code of differences one for 256 places, and deflate makes at
-most 1032 bytes of one. All these are checked before the memory is taken: a file gives no more than
-8192 times its size in float32 tensors.
+A mask has a bit for every position, a code of differences at least one for 256 positions, and
+deflate expands a byte to at most 1032. These limits are checked before memory is allocated: float32
+tensors take at most 8192 times the size of the file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from chita.files.packed.dtypes import Bytes
 
 
 def read_packed(path: Path) -> tuple[Directory, dict[str, Tensor]]:
-    """What the file says of its tensors, and the dense tensors by name."""
+    """Return the directory of a file, and its dense tensors by name."""
     try:
         if path.is_dir():
             raise ChitaError("it is a folder: give a file")
         if not path.exists():
             raise ChitaError("there is no such file")
-        if not path.is_file():  # a pipe might never end
-            raise ChitaError("it is no plain file")
+        if not path.is_file():  # reading from a pipe might never end
+            raise ChitaError("it is not a regular file")
         return unpack(path.read_bytes())
     except (ChitaError, OSError) as error:
         raise ChitaError(f"cannot read {path}: {error}") from error
@@ -38,7 +38,7 @@ def read_packed(path: Path) -> tuple[Directory, dict[str, Tensor]]:
 
 
 def unpack(content: bytes) -> tuple[Directory, dict[str, Tensor]]:
-    """The directory and the tensors; names of tied tensors stand for the same tensor."""
+    """Return the directory and the tensors; names of tied tensors refer to the same tensor."""
     parts = take_apart(content)
     directory = read_directory(parts.directory)
     codes = _cut(parts.supports, [c.length for e in directory.entries for c in e.codes])
@@ -62,7 +62,7 @@ def unpack(content: bytes) -> tuple[Directory, dict[str, Tensor]]:
 
 
 def _cut(part: memoryview, lengths: list[int]) -> Iterator[memoryview]:
-    """Pieces of these lengths, which must make up the whole."""
+    """Return pieces of these lengths, which must cover the whole part."""
     stops = list(accumulate(lengths, initial=0))
     if stops[-1] != len(part):
         raise ChitaError(f"its directory accounts for {stops[-1]} bytes of {len(part)}")
@@ -70,7 +70,7 @@ def _cut(part: memoryview, lengths: list[int]) -> Iterator[memoryview]:
 
 
 def _decode(entry: Entry, codes: Iterator[memoryview], values: Bytes) -> Bytes:
-    """The numbers of a tensor on memory of their own, shape (size, width)."""
+    """Return the numbers of a tensor in new memory, shape (size, width)."""
     if not entry.codes:
         return np.array(values)
     sets = [support.decode(code, next(codes), entry.size) for code in entry.codes]

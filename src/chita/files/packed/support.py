@@ -1,4 +1,4 @@
-"""A set of positions in whichever code is smaller."""
+"""A set of positions as a bit mask or as coded differences, whichever is smaller."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FORMS = frozenset(_READERS)
 
 @dataclass(frozen=True)
 class Code:
-    """How a set of positions is stored.
+    """The code of a set of positions.
 
     Attributes:
         form: one of `FORMS`.
-        count: positions in the set.
-        length: bytes of the code.
+        count: the number of positions.
+        length: the bytes of the code.
     """
 
     form: str
@@ -27,8 +27,8 @@ class Code:
 
 
 def encode(positions: Positions, size: int) -> tuple[Code, bytes]:
-    """The smaller code of `positions` (increasing, in [0, size)), and what it is."""
-    # n runs take at least size / 2^k + n k bits: from half of the places on, never less than size.
+    """Return the smaller code of `positions` (increasing, in [0, size)) and its description."""
+    # n runs take at least size / 2^k + n k bits: from half of the places on, at least `size`.
     if 2 * len(positions) < size:
         content = deltas.encode(positions, size)
         if len(content) < bitmask.mask_bytes(size):
@@ -38,5 +38,5 @@ def encode(positions: Positions, size: int) -> tuple[Code, bytes]:
 
 
 def decode(code: Code, content: memoryview, size: int) -> Positions:
-    """The positions, shape (count,)."""
+    """Decode the positions, shape (count,)."""
     return _READERS[code.form](content, code.count, size)

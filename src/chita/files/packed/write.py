@@ -1,4 +1,4 @@
-"""`chita.save`: a state dict in one file, without its zeros."""
+"""`chita.save`: write a state dict to one file, without its zeros."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
 from chita.files.whole import as_path, write_whole
-from chita.model.unwrap import unwrapped
+from chita.model.forward import unwrapped
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Name -> the first name of the same tensor, for all but first names."""
+    """Return, for each further name of a tensor, its first name."""
     first_on: dict[tuple[object, ...], str] = {}
     ties: dict[str, str] = {}
     for name, tensor in tensors.items():
-        if tensor.numel() == 0:  # has no memory to share
+        if tensor.numel() == 0:  # an empty tensor shares no memory
             continue
         view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
         first = first_on.setdefault(view, name)
@@ -37,12 +37,12 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
     """Write a model's parameters and buffers, bit for bit, without the zeros of pruned tensors.
 
     Each tensor is stored as a bit mask and its values, as coded differences of indices and its
-    values, or dense, whichever is smallest. Tied tensors are stored once. The file appears at once
-    and whole, or not at all.
+    values, or dense, whichever is smallest. Tied tensors are stored once. The file is written
+    atomically.
 
     Args:
         model: a module, bare or in DistributedDataParallel or torch.compile, or a state dict.
-        path: of a safetensors file, of the format in docs/format.md.
+        path: the safetensors file to write; docs/reference/format.md describes its format.
     """
     tensors = unwrapped(model).state_dict() if isinstance(model, nn.Module) else model
     if not isinstance(tensors, Mapping):
@@ -54,7 +54,7 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     _check_dense(tensors)
     tied = find_ties(tensors)
     entries: list[Entry] = []
@@ -82,11 +82,11 @@ def _check_dense(tensors: Mapping[str, Tensor]) -> None:
             raise ChitaError(f"the names of tensors must be strings, got {name!r}")
         dense = isinstance(tensor, Tensor) and tensor.layout == torch.strided
         if not dense or is_lazy(tensor) or tensor.is_meta:
-            raise ChitaError(f"{name!r} cannot be packed: it is no dense tensor with values")
+            raise ChitaError(f"{name!r} cannot be packed: it is not a dense tensor with values")
 
 
 def _encode(name: str, tensor: Tensor) -> tuple[Entry, list[bytes], Bytes]:
-    """The entry of a tensor, the codes of its positions, and its values, shape (n, width)."""
+    """Return a tensor's entry, the codes of its positions, and its values, shape (n, width)."""
     dtype, shape = dtypes.dtype_name(tensor.dtype), tuple(tensor.shape)
     numbers = dtypes.to_bytes(tensor)
     dense: tuple[Entry, list[bytes], Bytes] = Entry(name, dtype, shape), [], numbers

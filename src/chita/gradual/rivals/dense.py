@@ -13,16 +13,16 @@ from chita.model.weights import Patterns, Weights
 
 
 class Dense(Sparsifier):
-    """Keep all weights: the training is what it would be without a sparsifier.
+    """Keep all weights: training is the same as without a sparsifier.
 
     Args:
         model: the model to train.
-        optimizer: its optimizer, which is left alone.
-        plan: of the training; its sparsity must be 0.
+        optimizer: its optimizer.
+        plan: the training plan; its sparsity must be 0.
         include: glob pattern(s) of the parameters that count as prunable.
 
     Raises:
-        ChitaError: the plan asks for a sparsity.
+        ChitaError: the sparsity of the plan is not 0.
     """
 
     def __init__(

@@ -16,10 +16,10 @@ from chita.solver.constraints.layer_counts import top_k_mask
 
 
 class DNW(Sparsifier):
-    """The forward pass uses the largest weights of each layer; the gradient reaches all of them.
+    """Use the largest weights of each layer in the forward pass, and train all of them.
 
-    All weights are kept and trained: one outside the network moves by the gradient it would have
-    inside, straight through the threshold, and joins when it is large enough.
+    A weight outside the network moves by the gradient that it would have inside (straight-through
+    estimator), and joins the network when it is large enough.
 
     The first layer is dense and all others, the last one included, are equally sparse. This is the
     better of the two settings in Wortsman et al. (section on training sparse neural networks:
@@ -27,9 +27,9 @@ class DNW(Sparsifier):
     74.0 %).
 
     Args:
-        model: whose weights are trained, from fresh ones.
-        optimizer: that trains them.
-        plan: of the training.
+        model: the model to train, from random weights.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
     """
 
@@ -47,7 +47,7 @@ class DNW(Sparsifier):
         self._counts = bounded_counts(self.weights.sizes, k, least)
 
     def effective(self) -> dict[str, Tensor]:
-        """w where it is among the largest and 0 elsewhere; as a function of w, the identity."""
+        """Return the largest weights, zeros elsewhere; the gradient passes straight through."""
         return {
             weight.name: weight.parameter + (sparse - weight.parameter).detach()
             for weight, sparse in zip(self.weights, self._sparse(), strict=True)
@@ -59,7 +59,7 @@ class DNW(Sparsifier):
             weight.parameter.copy_(sparse)
 
     def state_dict(self) -> dict[str, Any]:
-        return {}  # the weights say it all
+        return {}  # the weights are the whole state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         pass

@@ -13,7 +13,7 @@ class GMP(Incremental):
 
     This is the rule of Gale et al. for their best ResNet50 (section "Pushing the limits of
     magnitude pruning"). The layers between are pruned a little more, so that the network is as
-    sparse as asked for. `chita.gradual.dense_layers` drops a rule that leaves no room.
+    sparse as requested. `chita.gradual.rivals.dense_layers` drops a rule that leaves no room.
     """
 
     def least(self) -> list[int]:

@@ -14,18 +14,18 @@ from chita.solver.constraints.layer_counts import top_k_mask
 
 
 class Incremental(Masked):
-    """The smallest weights of each layer go, all layers at one sparsity, a little at a time.
+    """Prune the smallest weights of each layer, with one sparsity for all layers.
 
-    The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3) to the target s. What
-    was pruned once is zero, hence among the smallest from then on.
+    The sparsity rises on the cubic s_t = s (1 - (1 - t/T)^3) to the target s. A pruned weight is
+    zero and therefore remains among the smallest.
 
     The first convolution and the depthwise ones stay dense, as in Zhu and Gupta's sparse MobileNets
     (section on MobileNets), which are the Incremental rows of the paper's table. All other layers,
     the last one included, have one sparsity.
 
     Args:
-        model: whose weights are trained.
-        optimizer: that trains them.
+        model: the model to train.
+        optimizer: its optimizer.
         plan: of the training; the mask changes from its first pruning step to its last.
         include: glob pattern(s) of the prunable parameters.
         every: steps of the optimizer between two updates of the mask.
@@ -42,14 +42,14 @@ class Incremental(Masked):
     ) -> None:
         super().__init__(model, optimizer, plan, include=include)
         self._every = every
-        self._least = self.least()  # of the target: a layer must not gain weights on the way there
+        self._least = self.least()  # for the target, so that no layer gains weights later
 
     def least(self) -> list[int]:
         """Return the fewest weights that each layer keeps in the end."""
         return bounds(self.shapes, self.k, depthwise=True)
 
     def counts(self, k: int) -> list[int]:
-        """The weights kept in each layer, k in all."""
+        """Return the weights kept in each layer, k in total."""
         return bounded_counts(self.weights.sizes, k, self._least)
 
     def after_step(self) -> None:
@@ -59,7 +59,7 @@ class Incremental(Masked):
             self._prune(self._plan.sparsity_at(self._step))
 
     def finalize(self) -> None:
-        self._prune(self._plan.sparsity)  # a training that was cut short gets there, too
+        self._prune(self._plan.sparsity)  # a training that ended early reaches the target, too
         super().finalize()
 
     def _prune(self, sparsity: float) -> None:

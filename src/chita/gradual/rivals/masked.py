@@ -1,4 +1,4 @@
-"""What the methods have in common that train under a mask and change it as they go."""
+"""The base class of methods that train under a changing mask."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from chita.solver.constraints.layer_counts import top_k_mask
 
 
 class Masked(Sparsifier):
-    """A sparsifier whose mask is that of its layers, one after the other.
+    """A sparsifier that trains under a mask with a part for each layer.
 
     Args:
-        model: whose weights are trained.
-        optimizer: that trains them.
-        plan: of the training.
+        model: the model to train.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters, as in `chita.prune`.
     """
 
@@ -48,7 +48,7 @@ class Masked(Sparsifier):
 
     @property
     def kept(self) -> list[Tensor]:
-        """A bool mask for each layer, flat."""
+        """The flat bool mask of each layer."""
         return list(torch.split(self._mask.kept, list(self.weights.sizes)))
 
     @kept.setter
@@ -56,22 +56,22 @@ class Masked(Sparsifier):
         self._mask.kept = torch.cat(list(kept))
 
     def magnitudes(self) -> list[Tensor]:
-        """|w| of each layer, flat."""
+        """Return |w| of each layer, flat."""
         return [weight.parameter.detach().abs().flatten() for weight in self.weights]
 
     def gradients(self) -> list[Tensor]:
-        """The gradient of each layer at the last step, flat: that of pruned weights, too."""
+        """Return the gradient of each layer at the last step, flat, including pruned weights."""
         missing = [weight.name for weight in self.weights if weight.parameter.grad is None]
         if missing:
             raise ChitaError(
-                f"{', '.join(missing)} have no gradients after a step, by which weights are to "
-                "grow: leave them out with include, or set the gradients to zero in place"
+                f"{', '.join(missing)} have no gradients after a step, but growing weights needs "
+                "them: leave these parameters out with include, or zero the gradients in place"
             )
         found = [g for w in self.weights if (g := w.parameter.grad) is not None]
         return [g.to_dense().flatten() for g in found]  # embeddings may have sparse gradients
 
     def keep_random(self, counts: Sequence[int]) -> None:
-        """Start with so many random weights of each layer."""
+        """Start with a given number of random weights in each layer."""
         generator = torch.Generator().manual_seed(self._plan.seed)
         scores = [torch.rand(size, generator=generator) for size in self.weights.sizes]
         masks = [top_k_mask(s, count) for s, count in zip(scores, counts, strict=True)]

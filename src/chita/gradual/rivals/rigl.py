@@ -15,10 +15,10 @@ from chita.solver.constraints.layer_counts import erk_counts, top_k_mask
 
 
 class RigL(Masked):
-    """Every so often the smallest weights are dropped, and those grow whose gradients are largest.
+    """Drop the smallest weights at intervals and grow those with the largest gradients.
 
-    It starts from random weights of each layer, as many as Erdős-Rényi-Kernel gives it, and their
-    number never changes. The share that is exchanged falls on a cosine to zero.
+    Training starts from random weights, with Erdős-Rényi-Kernel counts for the layers, which do not
+    change. The share of exchanged weights falls to zero on a cosine.
 
     Erdős-Rényi-Kernel applies to all layers, the first and the last included, as in Evci et al.
     (section 3, "Sparsity distribution"): it makes small layers denser than large ones. The first
@@ -26,9 +26,9 @@ class RigL(Masked):
     network of 99 % sparsity.
 
     Args:
-        model: whose weights are trained, from fresh ones.
-        optimizer: that trains them.
-        plan: of the training.
+        model: the model to train, from random weights.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
         every: Delta T, the steps between two exchanges.
         share: alpha, the share of the weights exchanged at first.
@@ -54,7 +54,7 @@ class RigL(Masked):
         self.keep_random(self.counts)
 
     def share_at(self, step: int) -> float:
-        """alpha / 2 (1 + cos(pi t / T_end)), the share exchanged after t steps."""
+        """Return the share exchanged after t steps, alpha / 2 (1 + cos(pi t / T_end))."""
         return self._share / 2 * (1 + math.cos(math.pi * step / self._end))
 
     def after_step(self) -> None:
@@ -69,24 +69,24 @@ class RigL(Masked):
 
 
 def exchange(kept: Tensor, magnitude: Tensor, promise: Tensor, count: int) -> Tensor:
-    """The mask after the `count` smallest kept weights are dropped and as many others grown.
+    """Drop the `count` smallest kept weights from a mask and grow as many others.
 
-    A weight just dropped may grow again, and is then as it was; all others grow from zero.
+    A dropped weight may grow again and then keeps its value; all others grow from zero.
 
     Args:
         kept: (s,) bool.
-        magnitude: (s,) the weights, by which they are dropped.
-        promise: (s,) what a weight is grown by; not negative.
-        count: how many, at most as many as are kept.
+        magnitude: (s,) the magnitude of the weights; the smallest are dropped.
+        promise: (s,) non-negative scores; the weights with the largest grow.
+        count: the number of weights to exchange, at most the number of kept ones.
     """
     return grow(drop(kept, magnitude, count), promise, count)
 
 
 def drop(kept: Tensor, magnitude: Tensor, count: int) -> Tensor:
-    """The mask (s,) without the `count` smallest of its weights."""
+    """Return the mask (s,) without the `count` smallest of its weights."""
     return kept & ~top_k_mask(torch.where(kept, -magnitude, -torch.inf), count)
 
 
 def grow(kept: Tensor, promise: Tensor, count: int) -> Tensor:
-    """The mask (s,) with the `count` most promising of the weights outside it."""
+    """Return the mask (s,) with `count` more weights, those with the largest scores."""
     return kept | top_k_mask(torch.where(kept, -torch.inf, promise), count)

@@ -22,11 +22,11 @@ LEAST = 1e-12  # the momentum of a layer that has none yet
 
 
 class SNFS(Masked):
-    """After each epoch the smallest weights of each layer go; momentum says where others grow.
+    """Drop the smallest weights of each layer after each epoch, and grow others by momentum.
 
-    The layers whose weights have the larger momentum on average, which reduce the error most, get
-    more of what was freed; in a layer, the missing weights of largest momentum grow. Momentum is
-    the smoothed gradient of all weights, kept here: that of an optimizer is clipped to the mask.
+    Layers whose weights have a larger mean momentum get more of the freed weights; within a layer,
+    the missing weights with the largest momentum grow. Momentum is the smoothed gradient of all
+    weights; this class computes it itself, since the mask clips the optimizer's momentum.
 
     The first layer stays dense, and so should downsampling convolutions: leave these out with
     `include`. This is the partially dense setting of Dettmers and Zettlemoyer (section on ImageNet,
@@ -34,11 +34,11 @@ class SNFS(Masked):
     sparse, the last one included.
 
     Args:
-        model: whose weights are trained, from fresh ones.
-        optimizer: that trains them.
-        plan: of the training.
+        model: the model to train, from random weights.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
-        share: of each layer's weights that go at first; it falls on a cosine to zero.
+        share: the share of each layer's weights dropped at first; it falls to zero on a cosine.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class SNFS(Masked):
         self.keep_random(bounded_counts(self.weights.sizes, self.k, least))
 
     def share_at(self, epoch: int) -> float:
-        """The share of the weights that go before that epoch."""
+        """Return the share of the weights dropped before an epoch."""
         return self._share / 2 * (1 + math.cos(math.pi * epoch / self._plan.epochs))
 
     def begin_epoch(self, epoch: int, batches: Iterable[Any]) -> None:
-        if epoch == 0:  # there is no momentum yet
+        if epoch == 0:  # momentum is not available yet
             return
         kept, magnitudes = self.kept, self.magnitudes()
         sparse = [layer for layer, dense in enumerate(self._dense) if not dense]
@@ -81,7 +81,7 @@ class SNFS(Masked):
         gradients = self.gradients()
         torch._foreach_lerp_(self._momentum, gradients, 1 - SMOOTHING)
         if self._step % self._plan.steps_per_epoch == 0:
-            # Momentum of a unit that died decays, but is not zero for a thousand steps.
+            # The momentum of a dead unit decays, but takes a thousand steps to reach zero.
             for momentum, gradient in zip(self._momentum, gradients, strict=True):
                 momentum.masked_fill_(gradient == 0, 0.0)
 
@@ -96,7 +96,7 @@ class SNFS(Masked):
 def regrown(
     kept: list[Tensor], magnitudes: list[Tensor], momentum: list[Tensor], *, share: float
 ) -> list[Tensor]:
-    """The masks after each layer's smallest weights were dropped and as many grown in all.
+    """Drop the smallest weights of each layer, and grow as many in total.
 
     A kept weight that is exactly zero has had no gradient since it grew: its unit is dead. All such
     weights are dropped, and do not grow again while others can.
@@ -105,7 +105,7 @@ def regrown(
         kept: a mask (s,) for each layer.
         magnitudes: |w|, (s,) for each layer.
         momentum: its magnitude, (s,) for each layer.
-        share: of each layer's weights that are dropped.
+        share: the share of each layer's weights that is dropped.
     """
     stuck = [mask & (w == 0) for mask, w in zip(kept, magnitudes, strict=True)]
     momentum = [m.masked_fill(mask, 0.0) for m, mask in zip(momentum, stuck, strict=True)]
@@ -118,7 +118,7 @@ def regrown(
         for m, mask, count in zip(momentum, kept, counts, strict=True)
     ]
     left = [drop(*layer) for layer in zip(kept, magnitudes, dropped, strict=True)]
-    # A weight of a unit that died would stay at zero: others grow in its place, if there are any.
+    # A weight of a dead unit would stay at zero: others grow instead, if there are any.
     alive = [int((~mask & (m > 0)).sum()) for mask, m in zip(left, momentum, strict=True)]
     room = alive if sum(alive) >= sum(dropped) else [int((~k).sum()) for k in left]
     grown = share_out(sum(dropped), means, room)

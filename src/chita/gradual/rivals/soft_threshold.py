@@ -18,10 +18,10 @@ HALVINGS = 30  # of the search for the last factor
 
 
 class SoftThreshold(Sparsifier):
-    """The network has sign(w) relu(|w| - sigmoid(s)) for weights, with one s learned per layer.
+    """Use sign(w) relu(|w| - sigmoid(s)) as weights, with one learned s per layer.
 
-    Weight decay draws s from below towards 0, and so the thresholds up: it decides how sparse the
-    network gets. The paper tries decays until the sparsity is about right. Here the decay of a step
+    Weight decay moves s from below towards 0 and thereby raises the thresholds: it determines the
+    sparsity. The paper tries decays until the sparsity is about right. Here the decay of a step
     is in proportion to how far the sparsity is behind the cubic on the way to the target. In the
     end s is scaled once more, by a factor found by bisection, and the few smallest weights above k
     go, so that exactly k are left.
@@ -30,9 +30,9 @@ class SoftThreshold(Sparsifier):
     is dense by rule.
 
     Args:
-        model: whose weights are trained.
-        optimizer: that trains them.
-        plan: of the training.
+        model: the model to train.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
         start: s of all layers before training.
     """
@@ -91,9 +91,9 @@ class SoftThreshold(Sparsifier):
 
     @torch.no_grad()
     def _factor_to_target(self) -> float:
-        """What to multiply s with so that k weights, or hardly more, exceed their thresholds."""
+        """Return a factor for s such that k weights, or slightly more, exceed their thresholds."""
         magnitude, s = self.weights.vector().abs(), self.s.detach()[self._layer_of]
-        low, high = 0.0, 2.0  # too few weights are left at the one, enough at the other
+        low, high = 0.0, 2.0  # too few weights remain at the lower bound, enough at the upper one
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             enough = int((magnitude > (middle * s).sigmoid()).sum()) >= self._k
@@ -102,5 +102,5 @@ class SoftThreshold(Sparsifier):
 
 
 def soft_threshold(w: Tensor, threshold: Tensor) -> Tensor:
-    """sign(w) relu(|w| - threshold)."""
+    """Return sign(w) relu(|w| - threshold)."""
     return w.sign() * (w.abs() - threshold).relu()

@@ -16,31 +16,31 @@ from chita.pruning.config import kept_weights
 from chita.solver.constraints.constraint import keep, top_k
 
 K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
-PRUNED_ABOVE = 3.0  # log alpha, from which on a weight is noise
-# The rate of log sigma^2 over that of the weights: it has far to go by small gradients.
+PRUNED_ABOVE = 3.0  # log alpha above which a weight is noise
+# The learning rate of log sigma^2 over that of the weights, since its gradients are small.
 SPEED = 100.0
-# The weight of the divergence may double so often in a training, and come so far from its start.
+# How often the weight of the divergence may double in a training, and its range around the start.
 DOUBLINGS, RANGE = 20.0, 100.0
 TINY = 1e-8  # keeps logarithms and roots finite
 
 
 class VariationalDropout(Sparsifier):
-    """Each weight has Gaussian noise of a variance that is learned: N(w, sigma^2).
+    """Add Gaussian noise with a learned variance to each weight: N(w, sigma^2).
 
     A divergence from the log-uniform prior is added to the loss. It rises with 1 / alpha =
-    w^2 / sigma^2, so that weights the data do not need drown in noise: log alpha > 3. The noise is
-    added to the outputs of the layers instead (local reparametrisation), and in training alone.
+    w^2 / sigma^2, so that noise dominates the weights that the data do not need: log alpha > 3.
+    During training, the noise is added to the outputs of the layers (local reparametrisation).
 
-    How sparse the network gets depends on the weight of the divergence, 1 / N by the theory for N
-    samples, which Gale et al. tune for each sparsity. Here it starts there, grows while the share
-    of weights above 3 is behind the cubic on the way to the target, and falls while it is ahead.
-    In the end exactly k weights are left: those with the smallest alpha. No layer is dense by rule:
+    The sparsity depends on the weight of the divergence, in theory 1 / N for N samples; Gale et al.
+    tune it for each sparsity. Here it starts at that value, grows while the share of weights above
+    3 is below the cubic that leads to the target, and falls while it is above.
+    At the end exactly k weights remain, those with the smallest alpha. No layer is dense by rule:
     one threshold of alpha holds for all (Molchanov et al., section 4).
 
     Args:
         model: whose weights are trained; the prunable ones must belong to Linear or Conv2d layers.
-        optimizer: that trains them.
-        plan: of the training.
+        optimizer: its optimizer.
+        plan: the training plan.
         include: glob pattern(s) of the prunable parameters.
         start: log sigma^2 before training.
         divergence: the weight of the divergence at first, for 50,000 samples by default.
@@ -88,7 +88,7 @@ class VariationalDropout(Sparsifier):
 
     @torch.no_grad()
     def log_alpha(self) -> Tensor:
-        """log sigma^2 / w^2 of all weights, (p,)."""
+        """Return log(sigma^2 / w^2) of all weights, (p,)."""
         return torch.cat([self._log_alpha(weight.parameter).flatten() for weight in self.weights])
 
     @torch.no_grad()
@@ -121,7 +121,7 @@ class VariationalDropout(Sparsifier):
     def _add_noise(
         self, module: nn.Linear | nn.Conv2d, inputs: tuple[Tensor, ...], output: Tensor
     ) -> Tensor | None:
-        """The outputs with the variance that the noise of the weights gives them."""
+        """Add the noise to the outputs (local reparametrisation)."""
         if not module.training:
             return None
         variance = self._log_variance[id(module.weight)].exp()
@@ -134,7 +134,7 @@ class VariationalDropout(Sparsifier):
 
 
 def kl_divergence(log_alpha: Tensor) -> Tensor:
-    """KL(N(w, alpha w^2) || log-uniform) for each weight, as approximated in the paper's (14).
+    """Return KL(N(w, alpha w^2) || log-uniform) of each weight, as in eq. (14) of the paper.
 
     It is 0 where alpha is infinite, and half of log 1 / alpha plus a constant where it is small.
     """
@@ -142,7 +142,7 @@ def kl_divergence(log_alpha: Tensor) -> Tensor:
 
 
 def _layers(model: nn.Module, weights: Weights) -> list[nn.Linear | nn.Conv2d]:
-    """The layers that the weights belong to."""
+    """Return the layers of the weights."""
     known = {id(weight.parameter): weight.name for weight in weights}
     layers = [
         module

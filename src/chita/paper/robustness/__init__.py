@@ -1,1 +1,1 @@
-"""`chita bench any`: one method for many kinds of networks."""
+"""`chita bench robustness`: one method for many kinds of networks."""

@@ -14,8 +14,8 @@ from typing import Any
 
 from chita.deploy.timing import timed
 from chita.model.accuracy import accuracy
+from chita.model.forward import device_of
 from chita.model.losses import mean_loss
-from chita.model.modes import device_of
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.robustness.layout import CANDIDATE, DENSE, any_rows, any_text, draw_any

@@ -1,4 +1,4 @@
-"""How `chita bench any` is judged and shown: is auto as good as the best of its rivals?"""
+"""How `chita bench robustness` is judged and shown: is auto as good as the best of its rivals?"""
 
 from __future__ import annotations
 

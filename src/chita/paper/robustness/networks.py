@@ -1,4 +1,4 @@
-"""The small networks of `chita bench any`: other makes than those of the paper."""
+"""The small networks of `chita bench robustness`: other makes than those of the paper."""
 
 from __future__ import annotations
 

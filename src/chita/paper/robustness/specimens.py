@@ -1,4 +1,4 @@
-"""The networks of `chita bench any`: of the zoo, copies of these, and small ones of other makes."""
+"""The networks of `chita bench robustness`: the zoo, rescaled copies, and small ones."""
 
 from __future__ import annotations
 

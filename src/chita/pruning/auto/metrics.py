@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from chita.model.axes import WITHIN_CHANNEL, Axes, weight_axes
-from chita.model.weights import Weights
+from chita.model.layers import WITHIN_CHANNEL, Axes
+from chita.model.weights import Weights, weight_axes
 from chita.solver.dead_columns import ColumnSizes, column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 

@@ -13,11 +13,12 @@ from chita.errors import ChitaError
 from chita.model.accuracy import count_right
 from chita.model.batch import Batch
 from chita.model.distill import distilled
+from chita.model.forward import convolution_trials
 from chita.model.losses import Loss, cross_entropy, mean_loss
-from chita.model.modes import convolution_trials
 from chita.model.stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
-from chita.pruning.config import check_loss, kept_weights
+from chita.pruning.config import kept_weights
+from chita.pruning.options import check_loss, count
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
 from chita.solver.constraints.constraint import hard_threshold
 
@@ -59,14 +60,13 @@ def sensitivity(
     """
     began = time.perf_counter()
     ladder = _check_ladder(sparsities)
-    if samples < 1:
-        raise ChitaError(f"samples must be an integer of at least 1, got {samples!r}")
+    count("samples", samples)
     check_model(model)
     weights = Weights(model, include, exclude)
     check_finite(weights)
     stream = SampleStream(batches, seed=seed)
     if isinstance(loss, str):
-        check_loss(loss)
+        check_loss("loss", loss)
         stream, dense_network = distilled(model, batches, loss, seed)
         loss = dense_network.divergence
     samples = stream.count(samples)
@@ -80,7 +80,7 @@ def sensitivity(
         for weight in weights:
             scores: list[Score] = []
             for sparsity in ladder:
-                with weights.lent(_pruned(weights, weight, sparsity)):
+                with weights.temporarily(_pruned(weights, weight, sparsity)):
                     scores.append(_score(model, fixed, loss))
                 if progress is not None:
                     progress(len(curves) * len(ladder) + len(scores), total)

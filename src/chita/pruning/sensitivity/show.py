@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich import box
-from rich.table import Table
-
 from chita.pruning.sensitivity.result import SensitivityResult
 from chita.report.figures import new_figure, write_figure
+from chita.report.tables import Table, compact_table
 
 
 def sensitivity_table(result: SensitivityResult) -> Table:
@@ -16,12 +14,7 @@ def sensitivity_table(result: SensitivityResult) -> Table:
     dense = result.dense
     accuracy = "" if dense.accuracy is None else f", accuracy {dense.accuracy:.2f} %"
     title = f"loss on {result.samples:,} samples with one layer pruned"
-    table = Table(
-        title=f"{title} (dense {dense.loss:.3g}{accuracy})",
-        box=box.SIMPLE_HEAD,  # without lines between the columns it fits a narrow terminal
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = compact_table(f"{title} (dense {dense.loss:.3g}{accuracy})")
     table.add_column("layer")
     table.add_column("weights", justify="right")
     for sparsity in result.sparsities:

@@ -19,7 +19,7 @@ from chita.report.page.parts import (
     show,
     table,
 )
-from chita.report.page.views import VIEWS, View
+from chita.report.page.views import OLD_NAMES, VIEWS, View
 
 Row = Mapping[str, Any]
 OURS = "CHITA"  # how the names of the paper's methods begin
@@ -41,7 +41,7 @@ def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
 
 def bench_section(benchmark: Benchmark) -> Part:
     """The charts of a benchmark, and all of its rows."""
-    views = VIEWS.get(benchmark.name, ())
+    views = VIEWS.get(OLD_NAMES.get(benchmark.name, benchmark.name), ())
     rows = [_with_titles(row) for row in benchmark.rows]
     return section(
         benchmark.title,

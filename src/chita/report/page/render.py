@@ -6,11 +6,10 @@ import html
 import json
 import math
 import re
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-import chita
 from chita.files.whole import write_whole
 from chita.report.page.benched import bench_page, bench_section
 from chita.report.page.folder import Folder, read_folder
@@ -37,7 +36,7 @@ def page_data(folder: Folder) -> Part:
         make = gradual_page if "epochs" in folder.record else prune_page
         page = make(folder, folder.record)
         page["sections"] = [*map(bench_section, folder.benchmarks), *page["sections"]]
-    return {**page, "version": chita.__version__}
+    return {**page, "version": metadata.version("chita")}
 
 
 def render(page: Part) -> str:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chita.gradual.methods import METHODS
-from chita.report import published as gradual_paper
+from chita.report import published
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import Part, axis, bar, bars, fact, number, point, section, table
 from chita.report.page.remains import headline, lead, remains_sections
 
-PUBLISHED = {"mobilenetv1": gradual_paper.MOBILENETV1, "resnet50": gradual_paper.RESNET50}
+PUBLISHED = {"mobilenetv1": published.MOBILENETV1, "resnet50": published.RESNET50}
 
 
 def gradual_page(folder: Folder, record: Record) -> Part:
     """Headline figures, and the sections of a network that was trained sparse."""
     network, method = str(record.get("network", "network")), str(record.get("method", "gradual"))
-    title = METHODS[method].title if method in METHODS else method
+    title = record.get("method_title") or published.NAMES.get(method, method)
     epochs: Rows = record["epochs"]
     seconds = number(record, "seconds")
     return {
@@ -44,11 +43,11 @@ def _accuracy_section(record: Record, network: str, epochs: Rows) -> Part:
         for row in epochs
         if (x := number(row, "sparsity")) is not None and (y := number(row, "accuracy")) is not None
     ]
-    published: dict[str, list[Part]] = {}
+    stated: dict[str, list[Part]] = {}
     for row in PUBLISHED.get(network, ()):
-        published.setdefault(row.method, []).append(point(row.sparsity / 100, row.accuracy))
+        stated.setdefault(row.method, []).append(point(row.sparsity / 100, row.accuracy))
     title = "Test accuracy against sparsity, epoch by epoch"
-    return accuracy_section(title, record, ours, published)
+    return accuracy_section(title, record, ours, stated)
 
 
 def _epoch_section(epochs: Rows) -> Part:

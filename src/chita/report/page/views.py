@@ -8,6 +8,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+OLD_NAMES = {"any": "robustness"}  # benchmarks that were renamed; their old files are still read
+
 
 @dataclass(frozen=True)
 class View:
@@ -74,7 +76,7 @@ VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
     "gradual": (  # its sparsity is in percent; the dense reference would stretch the axis to 0
         replace(_ACCURACY, x_form="percent", where=lambda row: row.get("target") != 0),
     ),
-    "any": (
+    "robustness": (
         View("Held-out loss against sparsity", "sparsity", ("loss",), x_form="share", log_y=True),
         _ACCURACY,
     ),

@@ -1,4 +1,4 @@
-"""Blocks side by side: a batch of them is one tensor, and costs one call for all."""
+"""Batches of blocks: several blocks stacked into one tensor, so that one call handles all."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-COLUMNS = 16384  # in a batch at most, unless one block has more: a small part of A
+COLUMNS = 16384  # the most columns in a batch, unless one block has more: a small part of A
 
 
 @dataclass(frozen=True)
 class BlockBatch:
     """Adjacent blocks [start, stop), b of them, the largest of size B.
 
-    Smaller ones are padded with zero columns, which no inverse of a damped Fisher mixes with the
-    others, and whose gradient is zero. A rank that waits for others has a batch of no blocks.
+    Smaller blocks are padded with zero columns. The inverse of a damped Fisher matrix does not mix
+    these with other columns, and their gradient is zero. A rank that waits for others has an empty
+    batch.
     """
 
     blocks: tuple[tuple[int, int], ...]
@@ -34,11 +35,11 @@ class BlockBatch:
         return [stop - start for start, stop in self.blocks]
 
     def stack(self, entries: Tensor) -> Tensor:
-        """What all p weights have, (p, ...), as (b, B, ...); no copy if the blocks are equal."""
+        """Stack entries of all p weights, (p, ...), to (b, B, ...); no copy for equal blocks."""
         return self.stack_own(entries[self.start : self.stop])
 
     def stack_own(self, entries: Tensor) -> Tensor:
-        """What the weights of these blocks have, (c, ...), as (b, B, ...)."""
+        """Stack entries of the weights of these blocks, (c, ...), to (b, B, ...)."""
         sizes = self.sizes
         if len(set(sizes)) <= 1:
             return entries.view(len(sizes), max(sizes, default=0), *entries.shape[1:])
@@ -50,7 +51,7 @@ class BlockBatch:
         return stacked
 
     def unstack(self, stacked: Tensor) -> Tensor:
-        """What the weights of the blocks have, (b, B), as one vector without the padding."""
+        """Join entries of the blocks, (b, B), into one vector without the padding."""
         parts = zip(stacked, self.sizes, strict=True)
         return torch.cat([stacked.new_empty(0), *(row[:size] for row, size in parts)])
 
@@ -58,13 +59,13 @@ class BlockBatch:
 def block_batches(
     blocks: Iterable[tuple[int, int]], columns: int = COLUMNS, alike: float = 1.0
 ) -> Iterator[BlockBatch]:
-    """The blocks in batches: adjacent ones, of sizes that are much alike.
+    """Yield batches of adjacent blocks of similar sizes.
 
     Args:
         blocks: [start, stop), in order.
-        columns: in a batch at most, padding included, unless one block has more.
-        alike: the share of the largest block's size that the smallest has at least; 1 for blocks
-            of one size, as most of a layer are, which is cut evenly.
+        columns: the most columns in a batch, padding included, unless one block has more.
+        alike: the least ratio of the smallest block's size to the largest; 1 for blocks of one
+            size, which most blocks of an evenly cut layer have.
     """
     batch: list[tuple[int, int]] = []
     smallest = largest = 0

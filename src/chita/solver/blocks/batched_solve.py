@@ -1,39 +1,39 @@
-"""IHT (algorithm 2) and the backsolve (eq. bs) in all blocks of a batch at once."""
+"""IHT (algorithm 2) and the backsolve (eq. bs) for all blocks of a batch at once."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from chita.solver.backsolve import rounds_too_much
-from chita.solver.blocks.batched_algebra import damped_solve, largest, lower_gram, times
+from chita.solver.backsolve import damped_solve, rounds_too_much
+from chita.solver.blocks.batched_algebra import largest, lower_gram, times
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem
 from chita.solver.options import Options
 from chita.solver.stepsize import WITHIN, visible_change
 
-PADDED = 1.25  # the largest support of a group is at most this many times the smallest
-SHARE = 4  # a group gathers at most one column in this many of the batch, or one block
+PADDED = 1.25  # the most that the largest support of a group exceeds the smallest by, as a factor
+SHARE = 4  # a group gathers at most a quarter of the batch's columns, or one block
 
 
 def batched_backsolve(
     problem: BatchedProblem, x: BatchedPoint, c: Tensor
 ) -> tuple[BatchedPoint, float]:
-    """The minimisers on the supports of x, which take the place of the points in x.
+    """Replace the points in x by the minimisers on their supports.
 
     Args:
-        problem: that of the blocks.
+        problem: the problem of the blocks.
         x: points with the supports.
         c: the residuals when d_S = 0, (b, n).
 
     Returns:
-        The minimisers, and the largest jitter that one needed.
+        The minimisers, and the largest jitter added to a system.
     """
     largest_jitter = 0.0
     for group in alike(problem):
         rows = torch.tensor(group, device=problem.k.device)
         k = max(problem.counts[row] for row in group)
         solved, jitter = _backsolve(problem, x.support[rows, :k], c[rows], rows)
-        # On a support that is solved already the answer differs by rounding alone: keep the better.
+        # On a support that is already solved, the result differs only by rounding: keep the better.
         better = (solved.objective <= x.objective[rows]).nonzero()[:, 0]
         x.put(rows[better], solved.take(better).widened(problem.largest))
         largest_jitter = max(largest_jitter, float(jitter.max()))
@@ -41,7 +41,7 @@ def batched_backsolve(
 
 
 def alike(problem: BatchedProblem) -> list[list[int]]:
-    """The blocks that keep anything in groups of similar supports, all larger than n or none."""
+    """Group the blocks with a support by its size; no group has sizes both above and up to n."""
     n, room = problem.offset.shape[1], problem.w0.numel() // SHARE
     groups: list[list[int]] = []
     smallest = 0
@@ -58,7 +58,7 @@ def alike(problem: BatchedProblem) -> list[list[int]]:
 def _backsolve(
     problem: BatchedProblem, support: Tensor, c: Tensor, rows: Tensor
 ) -> tuple[BatchedPoint, Tensor]:
-    """The minimisers for the blocks `rows`, (r,), on supports (r, k) given c, (r, n)."""
+    """Return the minimisers for the blocks `rows`, (r,), on supports (r, k) given c, (r, n)."""
     (_, k), n = support.shape, c.shape[1]
     valid = problem.valid[rows, :k]
     columns = problem.flat_columns[support.flatten()].view(*support.shape, n)
@@ -72,7 +72,7 @@ def _backsolve(
     else:
         exact = columns.double()
         systems = lower_gram(exact.mT)
-        # A system of its own for the padding, of no other scale than the block's.
+        # The padding gets a diagonal system of its own, on the scale of the block.
         diagonals = systems.diagonal(dim1=1, dim2=2)
         diagonals.copy_(torch.where(valid, diagonals, diagonals.amax(1, keepdim=True)))
         d, jitter = damped_solve(systems, problem.mu, -times(c.double(), exact.mT))
@@ -84,15 +84,15 @@ def _backsolve(
 class BatchedPath:
     """The paths w(tau) = P_k(w - tau g) from a point of each block, g = grad Q.
 
-    Outside the support w is zero, so that |w_j - tau g_j| = tau |g_j|: whatever tau, those outside
-    join in the order of their gradients. So P_k swaps the smallest on the support with the largest
-    gradients outside for as long as these are larger, looking at 2 k weights.
+    Outside the support w is zero, so |w_j - tau g_j| = tau |g_j|: for every tau, weights outside
+    join in the order of their gradients. Therefore P_k swaps the smallest weights on the support
+    for those with the largest gradients outside while these are larger, and reads 2 k weights.
     """
 
     def __init__(self, problem: BatchedProblem, x: BatchedPoint) -> None:
         self.problem, self.x, self.valid = problem, x, problem.valid
         gradient = problem.gradient(x)
-        # Highest places first: of equals, they leave first.
+        # The highest places come first, because among equals they leave first.
         self.support = self._support_near_zero(gradient)
         self.w = problem.at_places(problem.spread(x.support, x.values), self.support)
         self.g_S = problem.at_places(gradient, self.support)
@@ -105,8 +105,10 @@ class BatchedPath:
         self.largest = gradient.abs().amax(1).double()
 
     def _support_near_zero(self, gradient: Tensor) -> Tensor:
-        """The support of w(tau) for tau -> 0+. Where w has fewer than k non-zeros, the zeros with
-        the largest gradient are the first to grow."""
+        """Return the support of w(tau) for tau -> 0+.
+
+        If w has fewer than k non-zeros, the zeros with the largest gradients join it first.
+        """
         support = self.x.support
         if bool(((self.x.values == 0) & self.valid).any()):
             w = self.problem.spread(support, self.x.values)
@@ -115,16 +117,16 @@ class BatchedPath:
         return support.masked_fill(~self.valid, -1).sort(1, descending=True).values.clamp_min_(0)
 
     def first_breaking_point(self) -> Tensor:
-        """tau_c, (b,): the support of w(tau) does not change on [0, tau_c]."""
+        """Return tau_c, (b,): the support of w(tau) does not change on [0, tau_c]."""
         outside = self.pull[:, :1].clamp_min(0.0)
-        # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
+        # The rate at which each |w_i| shrinks (a zero grows), and at which those outside catch up.
         shrinking = torch.where(self.w != 0, self.g_S * self.w.sign(), -self.g_S.abs())
         closing = outside + shrinking
         meets = (closing > 0) & self.valid
         return torch.where(meets, self.w.abs() / closing, torch.inf).amin(1).double()
 
     def first_piece_optimum(self) -> Tensor:
-        """tau_m, (b,): the minimiser of Q along the first piece, were it to go on for ever."""
+        """Return tau_m, (b,): the minimiser of Q along the first piece, extended without end."""
         square = self.g_S.double().square().sum(1)
         curvature = self.A_g.double().square().sum(1) + self.problem.mu * square
         return torch.where(curvature > 0, square / curvature, 0.0)
@@ -137,7 +139,7 @@ class BatchedPath:
         return torch.where(slope > 0, rounding / slope, 0.0)
 
     def at(self, rows: Tensor, tau: Tensor) -> BatchedPoint:
-        """The points w(tau) of the blocks `rows`, (r,), for their tau, (r,)."""
+        """Return the points w(tau) of the blocks `rows`, (r,), for their tau, (r,)."""
         step = tau[:, None].to(self.w.dtype)
         moved = self.w[rows] - step * self.g_S[rows]
         smallest = moved.abs().masked_fill(~self.valid[rows], torch.inf).sort(stable=True, dim=1)
@@ -159,8 +161,11 @@ class BatchedPath:
 
 
 def paper_steps(path: BatchedPath, rows: Tensor, gamma: float) -> BatchedPoint:
-    """Algorithm 2 in the blocks `rows`: the optimum of the first piece, or growth by gamma from its
-    end, or from where Q can be seen to fall, until Q rises."""
+    """Run algorithm 2 in the blocks `rows`, and return their points.
+
+    The step is the optimum of the first piece. If that lies beyond the piece, the step grows by
+    gamma, from the end of the piece or from where Q falls visibly, until Q rises.
+    """
     tau_c, tau_m = path.first_breaking_point()[rows], path.first_piece_optimum()[rows]
     end = (WITHIN * tau_c).maximum(path.least_visible_step(gamma)[rows])
     tau = torch.where(tau_m < tau_c, tau_m, end)
@@ -178,10 +183,11 @@ def paper_steps(path: BatchedPath, rows: Tensor, gamma: float) -> BatchedPoint:
 def batched_iht(
     problem: BatchedProblem, x: BatchedPoint, options: Options
 ) -> tuple[BatchedPoint, int, bool]:
-    """Up to `options.iterations` updates of each block; one stops where Q no longer falls.
+    """Update each block until Q no longer falls, at most `options.iterations` times.
 
-    Returns the points reached, which take the place of those in x, the most updates of a block, and
-    whether all had stopped.
+    Returns:
+        The points reached, which replace those in x, the most updates of a block, and whether all
+        blocks stopped.
     """
     rows = (problem.k > 0).nonzero()[:, 0]
     updates = 0

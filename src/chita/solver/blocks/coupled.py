@@ -1,20 +1,21 @@
-"""Blocks that talk: coordinate descent over blocks on the global problem.
+"""Coupled blocks: coordinate descent over blocks on the global problem.
 
-Not in the paper, whose blocks (algorithm 6) are solved apart, each as if all others stayed at w0.
-From where that ends, blocks share one residual rho = A d + c here. Batches of them take turns:
+This is not in the paper, whose blocks (algorithm 6) are solved independently, each as if all other
+blocks stayed at w0. Starting from that solution, coupled blocks share one residual rho = A d + c.
+Batches of blocks take turns:
 
-1. Every block of the batch is solved by itself, all others held where they are now. It would go
-   from w_B to w_B + e_B, and move rho by A_B e_B.
-2. All of them go together, block B to w_B + t_B e_B. The steps t minimise the global Q: a ridge
-   regression with one weight for each block of the batch.
+1. Every block of the batch is solved with all other blocks fixed. Its solution moves from w_B to
+   w_B + e_B, and rho by A_B e_B.
+2. All blocks of the batch move together, block B to w_B + t_B e_B. The steps t minimise the global
+   Q, which is a ridge regression with one weight for each block of the batch.
 
-While the supports stay, Q cannot rise, as t = 0 is a choice; and because Q is convex and t = 1/b
-for each of b blocks is another, it falls by at least the mean of what each block alone would gain.
-Where a change of supports makes Q rise, the batch keeps its supports and moves its weights.
+While the supports stay, Q cannot rise, because t = 0 is possible. Because Q is convex and t = 1/b
+is possible for each of b blocks, Q falls by at least the mean of the gains of single blocks. If a
+change of supports makes Q rise, the batch keeps its supports and moves only its weights.
 
-From P_k(w0) the first blocks would make up for all that was pruned, and move far; blocks apart
-have each made up for their own. A sweep, in which every block has its turn, is one pass over A.
-Ranks take their turns at the same time, as if their batches were one.
+The sweeps start from the independent solution because, from P_k(w0), the first blocks would
+compensate for all pruned weights and move far. A sweep, in which every block has one turn, is one
+pass over A. Ranks take their turns at the same time, as if their batches were one.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.ranks import Ranks
 
-# Of the columns, that a batch has at most. In smaller ones the first blocks do most of the work; in
-# larger ones too many change their supports for the same reason, so that none may.
+# The largest share of the columns in a batch. In smaller batches the first blocks do most of the
+# work; in larger ones too many blocks change their supports at once, and the change is rejected.
 SHARE = 1 / 4
 
-# How blocks are solved: the supports and the weights, or on supports that stay the weights alone.
+# How blocks are solved: first supports and weights, then, on fixed supports, the weights only.
 Rules = tuple[BatchSolver, BatchSolver]
 
 
 class Standing(NamedTuple):
-    """Where the b blocks of a batch are."""
+    """The current state of the b blocks of a batch."""
 
     kept: Tensor  # (b, B) bool, the supports
     w: Tensor  # (b, B), the weights
     own: Tensor  # (b, n), A_B (w_B - w0_B) in float64
 
     def moved(self, t: Tensor, e: Tensor, image: Tensor) -> Standing:
-        """Block B moved by t_B e_B; t is (b,), e (b, B) and its image A_B e_B (b, n)."""
+        """Move block B by t_B e_B; t is (b,), e (b, B) and its image A_B e_B (b, n)."""
         step = t[:, None]
         return Standing(self.kept, self.w + (step * e).to(self.w.dtype), self.own + step * image)
 
 
-def talk(
+def solve_coupled(
     problem: Problem,
     x: Iterate,
     batches: Sequence[BlockBatch],
@@ -65,9 +66,12 @@ def talk(
     options: Options,
     trace: Trace,
 ) -> tuple[Iterate, bool]:
-    """Sweeps over all blocks from their solution apart, x, until Q settles or they are spent.
+    """Sweep over all blocks, from their independent solution x, until Q settles.
 
-    Returns the point reached, its residual computed afresh, and whether every block converged.
+    At most `options.block_sweeps` sweeps are made.
+
+    Returns:
+        The point reached, with a freshly computed residual, and whether every block converged.
     """
     settled = True
     trace.history.append(x.objective)
@@ -86,7 +90,7 @@ def talk(
 def sweep(
     problem: Problem, x: Iterate, batches: Sequence[BlockBatch], rules: Rules, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """A turn for every block: one pass over A."""
+    """Give every block one turn: one pass over A."""
     matrix, w0, ranks = problem.matrix, problem.w0, problem.ranks
     w, kept = x.w.clone(), torch.zeros_like(w0, dtype=torch.bool).index_fill_(0, x.support, True)
     rho, afresh, settled = x.rho.double(), problem.offset.double(), True
@@ -106,16 +110,16 @@ def sweep(
         after, done = _turn(problem, part, now, rho, rules, trace)
         w[place], kept[place] = batch.unstack(after.w), batch.unstack(after.kept)
         change, total = ranks.sum(torch.stack([(after.own - own).sum(0), after.own.sum(0)]))
-        # What is added up afresh takes the place of what many changes have rounded.
+        # The freshly added residual replaces the one that many updates have rounded.
         rho, afresh, settled = rho + change, afresh + total, settled and done
-        del part, columns  # which may make room for the next ones
+        del part, columns  # frees their memory for the next batch
     rho = afresh.to(w0.dtype)
     support = kept.nonzero()[:, 0]
     return Iterate(w, support, rho, problem.objective(w, rho)), ranks.all(settled)
 
 
 def _rounds(batches: Sequence[BlockBatch], ranks: Ranks) -> Iterator[BlockBatch]:
-    """The batches, and as many of no blocks as it takes to have as many turns as any rank."""
+    """Yield the batches, then empty ones until every rank has had as many turns."""
     rounds = int(ranks.max(torch.tensor(len(batches))))
     yield from batches
     yield from [BlockBatch(())] * (rounds - len(batches))
@@ -124,14 +128,14 @@ def _rounds(batches: Sequence[BlockBatch], ranks: Ranks) -> Iterator[BlockBatch]
 def _turn(
     problem: Problem, part: BatchedProblem, now: Standing, rho: Tensor, rules: Rules, trace: Trace
 ) -> tuple[Standing, bool]:
-    """Where the blocks go, given the global residual, and whether each by itself has converged."""
-    of_batch = replace(problem, w0=part.w0)  # Q but for the ridge of all others
+    """Return the next state of the blocks, given the global residual, and whether all converged."""
+    of_batch = replace(problem, w0=part.w0)  # Q without the ridge terms of all other blocks
     before, done = of_batch.objective(now.w, rho), True
     for solve in rules:
         x = part.at(now.w, part.offset + now.own.to(part.offset.dtype))
         solved = solve(part, x, trace)
         done = done and solved.settled
-        w = torch.where(solved.kept, now.w, 0.0)  # what leaves the support is dropped at once
+        w = torch.where(solved.kept, now.w, 0.0)  # weights that leave the support become 0 at once
         own = times(w - part.w0, part.columns)
         dropped = Standing(solved.kept, w, own.double())
         e, image = (solved.w - w).double(), (solved.rho - part.offset - own).double()
@@ -147,18 +151,18 @@ def _turn(
 def joint_steps(
     problem: Problem, rho: Tensor, d: Tensor, e: Tensor, image: Tensor, trace: Trace
 ) -> Tensor:
-    """The steps t, (b,), that minimise Q where block B is displaced by d_B + t_B e_B.
+    """Return the steps t, (b,), that minimise Q where block B is displaced by d_B + t_B e_B.
 
     With z_B = (d_B + t_B e_B) . e_B / |e_B| this is a ridge regression in z, whose columns are
     A_B e_B / |e_B|, and whose minimiser is a backsolve.
 
     Args:
-        problem: whose mu and ranks count.
+        problem: gives mu and the ranks.
         rho: the residual at t = 0, (n,).
-        d: the displacements there, (b, B).
-        e: the ways to go, (b, B).
+        d: the displacements at t = 0, (b, B).
+        e: the directions, (b, B).
         image: A_B e_B, (b, n).
-        trace: takes note of the jitter.
+        trace: records the jitter.
     """
     length = e.norm(dim=1)
     moving = (length > 0).nonzero()[:, 0]

@@ -1,7 +1,7 @@
-"""The stratified block-wise approximation (algorithm 6): every diagonal block solved on its own.
+"""The stratified block-wise approximation (algorithm 6): every diagonal block solved independently.
 
-The columns of A are read once: while those of a batch of blocks are there, their problems are
-solved, and what each point of interest adds to the global residual is summed up.
+The columns of A are read once. While the columns of a batch of blocks are in memory, their problems
+are solved, and the contributions of the points of interest to the global residual are summed.
 """
 
 from __future__ import annotations
@@ -23,28 +23,29 @@ from chita.solver.problem import Iterate, Problem
 logger = logging.getLogger(__name__)
 
 CACHE = 2**26  # bytes of columns in a batch on a CPU: a few blocks for each core
-GPU_SHARE = 20  # and on a GPU one in this many of its memory: it needs many blocks to be busy
-# There, a batch is copied for its padding, and the smallest block has this share of the largest's
-# size. On a CPU a copy costs more than a call: the blocks of a batch are equal.
+GPU_SHARE = 20  # a batch takes 1/20 of a GPU's memory, which needs many blocks to be busy
+# On a GPU, a batch is padded by a copy, and its smallest block has at least this share of the
+# largest block's size. On a CPU a copy costs more than a call, so blocks of a batch are equal.
 ALIKE = 0.75
 
-# Takes a batch of blocks and P_k(w0), in whose place it may put other points, to their solution.
+# Maps a batch of blocks and P_k(w0), which it may overwrite, to their solution.
 BatchSolver = Callable[[BatchedProblem, BatchedPoint, Trace], BatchedSolution]
-# Takes a block's problem and its starting point to its solution, and says whether it settled.
+# Maps a block's problem and starting point to its solution and whether that settled.
 BlockSolver = Callable[[Problem, Iterate, Trace], tuple[Iterate, bool]]
 
 
 def cut_blocks(
     layers: Sequence[int], block_size: int, units: Sequence[int] | None = None
 ) -> list[tuple[int, int]]:
-    """The blocks [start, stop): each layer cut evenly into parts of at most `block_size` weights.
+    """Cut each layer evenly into blocks [start, stop) of at most `block_size` weights.
 
-    Where they are not all equal, those with one unit more come first: equal ones lie together.
+    If the blocks of a layer differ, those with one unit more come first.
 
     Args:
         layers: the number of weights in each layer, in the order of the columns.
         block_size: B_size of the paper.
-        units: of each layer, that are not cut even if they are larger; single weights by default.
+        units: for each layer, the number of adjacent weights that are never separated, even if
+            they exceed `block_size`; single weights by default.
     """
     blocks = []
     start = 0
@@ -58,35 +59,36 @@ def cut_blocks(
 
 
 def one_by_one(blocks: Sequence[tuple[int, int]]) -> list[BlockBatch]:
-    """Batches of one block."""
+    """Return batches of one block each."""
     return [BlockBatch((block,)) for block in blocks]
 
 
 def side_by_side(
     blocks: Sequence[tuple[int, int]], matrix: GradientMatrix, share: float = 1.0
 ) -> list[BlockBatch]:
-    """Batches as large as suits the device, of at most a share of the columns, or one block."""
+    """Return batches as large as suits the device, with at most a share of the columns each."""
     alike = ALIKE if matrix.device.type == "cuda" else 1.0
     columns = batch_bytes(matrix.device) // max(matrix.n * matrix.dtype.itemsize, 1)
     return list(block_batches(blocks, min(columns, int(share * matrix.p)), alike))
 
 
 def batch_bytes(device: torch.device) -> int:
-    """What the columns of a batch of blocks may take."""
+    """Return the bytes that the columns of a batch of blocks may take."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // GPU_SHARE
     return CACHE
 
 
-def solve_apart(
+def solve_independent(
     problem: Problem, k: int, batches: Iterable[BlockBatch], solve: BatchSolver, trace: Trace
 ) -> tuple[Iterate, bool]:
-    """Algorithm 6: each block keeps as many weights as the magnitude solution x has in it.
+    """Run algorithm 6: each block keeps as many weights as the magnitude solution x has in it.
 
-    The blocks know nothing of each other, so that together they can overshoot: a solution whose
-    global objective is above x's is drawn back towards w0 as far as it takes.
+    The blocks are independent, so together they can overshoot. A solution whose global objective is
+    above that of x is moved back towards w0 as far as needed.
 
-    Returns the point reached, its residual computed afresh, and whether every block converged.
+    Returns:
+        The point reached, with a freshly computed residual, and whether every block converged.
     """
     matrix, w0 = problem.matrix, problem.w0
     largest, support = problem.project(w0, k)
@@ -113,7 +115,7 @@ def solve_apart(
         w[batch.start : batch.stop] = batch.unstack(solved.w)
         kept[batch.start : batch.stop] = batch.unstack(solved.kept)
         converged = converged and solved.settled
-        del part, x, solved  # they look at the columns, which may make room for the next ones
+        del part, x, solved  # they refer to the columns, whose memory the next ones may need
     rho = (problem.ranks.sum(displaced) + problem.offset).to(w0.dtype)
 
     def point(w: Tensor, support: Tensor, rho: Tensor) -> Iterate:
@@ -129,7 +131,7 @@ def solve_apart(
 
 
 def alone(solve: BlockSolver) -> BatchSolver:
-    """A solver of blocks for batches of one, or of none."""
+    """Turn a solver of one block into a solver of batches of at most one block."""
 
     def solve_one(problem: BatchedProblem, x: BatchedPoint, trace: Trace) -> BatchedSolution:
         if not problem.counts:
@@ -158,8 +160,8 @@ def alone(solve: BlockSolver) -> BatchSolver:
 
 
 def _draw_back(problem: Problem, x: Iterate, still: Iterate, together: Iterate) -> Iterate:
-    """The best point between `still`, which is w0 on the support of `together`, and `together`; or
-    x if that is better."""
+    """Return the best point between `still`, which is w0 on the support of `together`, and
+    `together`; or x if that is better."""
     # Q along the line still + t (together - still) is a parabola, given its two ends and a slope.
     moved, change = together.w - still.w, together.rho - still.rho
     slope = float(still.rho.double() @ change.double())
@@ -170,7 +172,7 @@ def _draw_back(problem: Problem, x: Iterate, still: Iterate, together: Iterate) 
     w, rho = still.w + share * moved, still.rho + share * change
     between = Iterate(w, together.support, rho, problem.objective(w, rho))
     if between.objective > x.objective:
-        logger.info("the blocks overshoot together: the largest weights do better, and stay")
+        logger.info("the blocks overshoot together: the magnitude solution is better and is kept")
         return x
     logger.info("the blocks overshoot together: their displacement is scaled by %.3g", share)
     return between

@@ -1,4 +1,4 @@
-"""Which supports are allowed: the set that P_k projects onto, by default any k weights."""
+"""Constraints on supports: the sets that P_k projects onto, by default any k weights."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
 def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
-    """I_k(x): the sorted indices of the k entries of x of largest magnitude, shape (k,).
+    """Return I_k(x): the sorted indices of the k entries of x of largest magnitude, shape (k,).
 
-    Exactly k; among equals the lowest indices win, on every device and every run. Where ranks share
-    the entries of x, k counts those of all, and the indices are those of this rank.
+    There are exactly k; among equals the lowest indices win, on every device and in every run. If
+    ranks share the entries of x, k counts the entries of all ranks, and the indices are those of
+    this rank.
     """
     if k == 0:
         return torch.empty(0, dtype=torch.int64, device=x.device)
@@ -35,21 +36,22 @@ def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
 
 
 def hard_threshold(x: Tensor, k: int, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
-    """P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
+    """Return P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
     kept = top_k(x, k, ranks)
     return keep(x, kept), kept
 
 
 def keep(x: Tensor, support: Tensor) -> Tensor:
-    """x on a support (indices), zero elsewhere, (p,)."""
+    """Return x on a support (indices) and zero elsewhere, (p,)."""
     return torch.zeros_like(x).index_copy_(0, support, x[support])
 
 
 def _kth_largest(magnitude: Tensor, k: int, ranks: Ranks) -> Tensor:
-    """The k-th largest of non-negative numbers that the ranks share, exactly.
+    """Return the exact k-th largest of the non-negative numbers of all ranks.
 
-    Read as integers, the bits of such numbers have the same order. The ranks find those of the k-th
-    largest a digit at a time, each by a histogram of the numbers that agree with it so far.
+    The bits of such numbers, read as integers, have the same order. The ranks find the bits of the
+    k-th largest one digit at a time, each by a histogram of the numbers that match the digits
+    found so far.
     """
     if ranks.size == 1:
         return magnitude.kthvalue(magnitude.numel() - k + 1).values
@@ -73,12 +75,17 @@ class Constraint(ABC):
 
     @abstractmethod
     def largest(self, x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
-        """I_k(x): the sorted indices of the allowed support of k entries with the largest magnitude
-        in x, (p,); among equals the lowest indices win."""
+        """Return I_k(x): the sorted indices of the allowed support with the largest entries of x.
+
+        Args:
+            x: (p,); among equals the lowest indices win.
+            k: the size of the support.
+            ranks: that share the entries.
+        """
 
     @abstractmethod
     def breaking_point(self, w: Tensor, g: Tensor, support: Tensor, ranks: Ranks = ALONE) -> float:
-        """tau_c: the support of P_k(w - tau g) does not change on [0, tau_c].
+        """Return tau_c: the support of P_k(w - tau g) does not change on [0, tau_c].
 
         Args:
             w: (p,), zero outside the support.
@@ -89,35 +96,35 @@ class Constraint(ABC):
 
     @abstractmethod
     def restrict(self, index: Tensor) -> Constraint:
-        """The same rule over the columns at `index`, which hold a whole support; no other column
-        is ever kept."""
+        """Return the same rule over the columns at `index`; no other columns are kept."""
 
     @abstractmethod
     def block(self, start: int, stop: int, kept: Tensor) -> Constraint:
-        """A rule over the columns [start, stop) that is safe whatever the other blocks do.
+        """Return a rule over the columns [start, stop) that holds for every choice of other blocks.
 
         Args:
             start: the first column.
-            stop: the one after the last.
-            kept: (stop - start,) bool, what an allowed support has there; as many stay.
+            stop: the column after the last.
+            kept: (stop - start,) bool, the part of an allowed support in the block, which keeps as
+                many.
         """
 
     def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
-        """Whether each block [start, stop) may keep any of its weights, as many as it has now."""
+        """Return whether each block [start, stop) may keep any weights, as many as it has now."""
         return False
 
     def magnitude(self, x: Tensor) -> Tensor:
-        """How large each entry is, (p,), where it is ranked among others."""
+        """Return the magnitude by which each entry is ranked, (p,)."""
         return x.abs()
 
     def project(self, x: Tensor, k: int, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
-        """P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
+        """Return P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
         kept = self.largest(x, k, ranks)
         return keep(x, kept), kept
 
 
 class AnySupport(Constraint):
-    """The paper's: any k weights of all."""
+    """The constraint of the paper: any k weights."""
 
     def largest(self, x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
         return top_k(x, k, ranks)
@@ -142,19 +149,19 @@ ANY_SUPPORT = AnySupport()
 
 
 def meeting_times(w: Tensor, g: Tensor, pull: Tensor) -> Tensor:
-    """When each |w_i - tau g_i| of a support is caught up with by tau |g_j| from outside it, (k,).
+    """Return the tau, (k,), at which tau |g_j| from outside a support meets each |w_i - tau g_i|.
 
     Args:
-        w: on the support, (k,).
-        g: there, (k,).
-        pull: |g_j|, the largest of those that may take the place of i; one for all, or (k,).
+        w: the weights on the support, (k,).
+        g: the gradient on the support, (k,).
+        pull: the largest |g_j| of the weights that may replace weight i; one for all, or (k,).
     """
-    # How fast each |w_i| shrinks (a zero grows), and how fast those outside catch up with it.
+    # The rate at which each |w_i| shrinks (a zero grows), and at which those outside catch up.
     shrinking = torch.where(w != 0, g * w.sign(), -g.abs())
     closing = pull + shrinking
     return torch.where(closing > 0, w.abs() / closing, torch.inf)
 
 
 def _largest(values: Tensor, least: float) -> Tensor:
-    """The largest value; `least` where there are none."""
+    """Return the largest value; `least` if there are none."""
     return values.max() if len(values) else values.new_tensor(least)

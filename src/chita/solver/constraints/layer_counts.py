@@ -1,4 +1,4 @@
-"""How many weights each layer keeps, and which ones: those with the largest scores."""
+"""The number of weights that each layer keeps, and the choice of those with the largest scores."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 
-NEXT_TO_NOTHING = 1e-12  # of the largest share: what a share of zero counts as
+NEXT_TO_NOTHING = 1e-12  # a share of zero counts as this fraction of the largest share
 
 
 def share_out(
     total: int, shares: Sequence[float], most: Sequence[int], least: Sequence[int] | None = None
 ) -> list[int]:
-    """Whole numbers in proportion to shares, `total` in all, each from its `least` to its `most`.
+    """Return integers in proportion to shares that sum to `total`, within `least` and `most`.
 
-    Webster's method: the step from c to c + 1 stands at (c + 1/2) / share, and the steps that stand
-    lowest are taken, of equals the first. So no number rises when the total falls. What a number
-    that has stopped at its limit cannot take goes to the others.
+    This is Webster's method: the step from c to c + 1 has the rank (c + 1/2) / share, and the steps
+    of lowest rank are taken, of equals the first. Therefore no number rises when the total falls.
+    The excess of a number at its limit goes to the others.
     """
     least = least if least is not None else [0] * len(most)
     if not sum(least) <= total <= sum(most):
         raise ChitaError(
-            f"{total} weights cannot be shared out among layers of {list(least)} to {list(most)}"
+            f"total={total} weights cannot be divided among layers that keep {list(least)} to "
+            f"{list(most)}"
         )
     tiny = NEXT_TO_NOTHING * (max(shares) or 1.0)
     shares = [max(share, tiny) for share in shares]
@@ -50,33 +51,33 @@ def share_out(
 
 
 def uniform_counts(sizes: Sequence[int], k: int) -> list[int]:
-    """The same share of every layer, k weights in all."""
+    """Return the same share of every layer, k weights in all."""
     return share_out(k, sizes, sizes)
 
 
 def erk_counts(shapes: Sequence[Sequence[int]], k: int) -> list[int]:
-    """Erdős-Rényi-Kernel (Mocanu; Evci): the weights kept in each layer, k in all.
+    """Return the Erdős-Rényi-Kernel counts (Mocanu; Evci): the weights that each layer keeps.
 
-    A layer's density is proportional to (n_in + n_out + w + h) / (n_in n_out w h), the sum of its
-    shape over its size, so that its number of weights is proportional to the sum alone. Layers
-    that would be more than dense are dense.
+    The density of a layer is proportional to (n_in + n_out + w + h) / (n_in n_out w h), the sum of
+    its shape over its size, so its number of weights is proportional to the sum. Layers whose
+    density would exceed 1 are dense.
 
     Args:
-        shapes: of the layers' weights: (out, in) or (out, in, h, w).
-        k: how many in all.
+        shapes: the shapes of the layers' weights: (out, in) or (out, in, h, w).
+        k: the number of weights in all layers together.
     """
     return share_out(k, erk_shares(shapes), [math.prod(shape) for shape in shapes])
 
 
 def erk_shares(shapes: Iterable[Sequence[int]]) -> list[int]:
-    """What the numbers of weights are proportional to; a scalar counts as a vector of one."""
+    """Return the shares that the counts are proportional to; a scalar counts as a vector of one."""
     return [sum(shape or (1,)) for shape in shapes]
 
 
 def top_k_mask(scores: Tensor, k: int) -> Tensor:
-    """Where the k largest scores are: bool, in the shape of `scores`.
+    """Return a bool mask, in the shape of `scores`, of the k largest scores.
 
-    Exactly k, also among equals, and without waiting for the device.
+    The mask has exactly k entries, also among equals, and is computed without synchronisation.
     """
     flat = scores.flatten()
     largest = flat.topk(k, sorted=False).indices
@@ -85,7 +86,7 @@ def top_k_mask(scores: Tensor, k: int) -> Tensor:
 
 
 def _steps(level: float, share: float) -> int:
-    """How many steps stand at `level` or below, to the last bit: equals must be treated alike."""
+    """Return the number of steps of rank `level` or below, exactly, so that equals are equal."""
     count = math.floor(level * share + 0.5)
     while (count - 0.5) / share > level:
         count -= 1
@@ -97,17 +98,17 @@ def _steps(level: float, share: float) -> int:
 def top_k_by_layer(
     scores: Tensor, k: int, layers: Sequence[int], constraint: Constraint = ANY_SUPPORT
 ) -> Tensor:
-    """The sorted indices of k entries, of each layer those of the largest magnitude, shape (k,).
+    """Return the sorted indices, (k,), of the entries of largest magnitude in each layer.
 
-    The entry of rank r = 0, 1, ... in a layer of s entries stands at (r + 1/2) / s, and the k
-    entries that stand lowest are taken. These are exactly k, and where k falls no layer's number
-    rises, as it may when each share is rounded by itself: stages never ask back what is pruned.
+    Entry r = 0, 1, ... of a sorted layer of s entries has the rank (r + 1/2) / s, and the k entries
+    of lowest rank are taken. There are exactly k, and no layer's number rises when k falls, as it
+    may when each share is rounded separately: no stage needs weights that are already pruned.
 
     Args:
         scores: (p,).
-        k: how many in all.
+        k: the number of entries in all.
         layers: the number of entries in each layer, p in all.
-        constraint: which supports are allowed; it goes before equal shares.
+        constraint: the allowed supports; it takes precedence over equal shares.
     """
     parts = torch.split(constraint.magnitude(scores), list(layers))
     standing = torch.cat([_standing(part) for part in parts])
@@ -115,7 +116,7 @@ def top_k_by_layer(
 
 
 def _standing(scores: Tensor) -> Tensor:
-    """(r + 1/2) / s for scores (s,), the largest first and the earlier of equals."""
+    """Return the ranks (r + 1/2) / s of scores (s,); the largest and the first of equals lead."""
     order = scores.argsort(descending=True, stable=True)
     ranks = torch.arange(len(scores), dtype=torch.float64, device=scores.device)
     return torch.empty_like(ranks).index_copy_(0, order, (ranks + 0.5) / len(scores))

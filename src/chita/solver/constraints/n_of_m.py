@@ -1,8 +1,8 @@
-"""Groups of weights, of each of which some number stays: N:M patterns, and limits by layer.
+"""Groups of weights with limits on the number kept: N:M patterns, and limits by layer.
 
-Of group g at least `least[g]` and at most `most[g]` weights are kept, k in all. These supports are
-the bases of a matroid, so that the greedy projection is exact, and a support is the best one
-exactly if no single exchange of a weight inside for one outside makes it better.
+Group g keeps at least `least[g]` and at most `most[g]` weights, and all groups together k. These
+supports are the bases of a matroid. Therefore the greedy projection is exact, and a support is
+optimal exactly if no exchange of one weight inside for one outside improves it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from chita.errors import ChitaError
 from chita.solver.constraints.constraint import Constraint, meeting_times, top_k
 from chita.solver.ranks import ALONE, Ranks
 
-PADDING = 4  # groups are sorted as the rows of a matrix if that is at most so many times p
+PADDING = 4  # groups are sorted as rows of a matrix if it has at most this many times p entries
 
 
 class Groups(Constraint):
-    """At least and at most so many weights of each group.
+    """Limits on the number of weights that each group keeps.
 
-    Where k itself is below the sum of `least` it comes out of the `least` best of each group, and
-    where it is above the sum of `most` all of these stay and the best of the rest with them: on the
-    way to a small support larger ones need no rule of their own.
+    If k is below the sum of `least`, the k best among the `least` best of each group are kept. If k
+    is above the sum of `most`, the `most` best of each group and the best of the rest are kept. So
+    the larger supports on the way to a small one need no separate rule.
 
     Args:
         ids: the group of each column, (p,) int64, from 0 to G - 1.
-        least: (G,) int64.
-        most: (G,) int64, at least `least`; what a group does not have is not asked of it.
+        least: (G,) int64; a smaller group keeps all of its weights.
+        most: (G,) int64, at least `least`.
     """
 
     def __init__(self, ids: Tensor, least: Tensor, most: Tensor) -> None:
@@ -43,14 +42,14 @@ class Groups(Constraint):
                 f"{tuple(least.shape)} and {tuple(most.shape)}"
             )
         if bool((least < 0).any()) or bool((least > most).any()):
-            raise ChitaError("least must not be negative, nor above most")
+            raise ChitaError("least must be at least 0 and at most `most`")
         self.least, self.most = least.minimum(self.sizes), most.minimum(self.sizes)
 
     @classmethod
     def in_a_row(
         cls, sizes: Sequence[int], least: Sequence[int], most: Sequence[int], device: torch.device
     ) -> Groups:
-        """Groups one after the other, such as layers: group g is the next `sizes[g]` columns."""
+        """Build adjacent groups, such as layers: group g has the next `sizes[g]` columns."""
         counts, low, high = (
             torch.tensor(numbers, dtype=torch.int64, device=device)
             for numbers in (list(sizes), list(least), list(most))
@@ -58,7 +57,7 @@ class Groups(Constraint):
         return cls(torch.arange(len(counts), device=device).repeat_interleave(counts), low, high)
 
     def largest(self, x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
-        """The `least` best of each group, then the best of the rest, never above `most`."""
+        """Return the `least` best of each group, then the best of the rest, at most `most`."""
         least, most = self._limits(k)
         magnitude = x.abs()
         place = self._places(magnitude)
@@ -68,8 +67,11 @@ class Groups(Constraint):
         return kept.nonzero()[:, 0]
 
     def breaking_point(self, w: Tensor, g: Tensor, support: Tensor, ranks: Ranks = ALONE) -> float:
-        """A weight may go for one of its own group; for one of another, if its group has more than
-        `least` and the other fewer than `most`."""
+        """Return tau_c for the exchanges that the limits allow.
+
+        A weight may be replaced by one of its own group. It may be replaced by one of another group
+        if its group keeps more than `least` and the other one fewer than `most`.
+        """
         if not len(support):
             return torch.inf
         least, most = self._limits(len(support))
@@ -86,7 +88,7 @@ class Groups(Constraint):
         return Groups(ids, self.least[present], self.most[present])
 
     def block(self, start: int, stop: int, kept: Tensor) -> Groups:
-        """Groups that lie in the block keep their limits, of those it cuts as many stay as were."""
+        """Return the limits of groups inside the block; a group that it cuts keeps its count."""
         present, ids = torch.unique(self.ids[start:stop], return_inverse=True)
         whole = torch.bincount(ids) == self.sizes[present]
         counts = torch.bincount(ids[kept], minlength=len(present))
@@ -97,13 +99,13 @@ class Groups(Constraint):
         )
 
     def free_in(self, blocks: Sequence[tuple[int, int]]) -> bool:
-        """So it is where none reaches beyond a group, as blocks of layers do."""
-        runs = pad((self.ids.diff() != 0).cumsum(0), (1, 0))
+        """Return True if each block lies within one group, as blocks of layers do."""
+        runs = torch.constant_pad_nd((self.ids.diff() != 0).cumsum(0), (1, 0))
         first, last = ([block[end] - end for block in blocks] for end in (0, 1))
         return torch.equal(runs[first], runs[last])
 
     def _limits(self, k: int) -> tuple[Tensor, Tensor]:
-        """`least` and `most` for supports of k, as far as they can be met."""
+        """Return `least` and `most` for supports of size k, as far as k allows."""
         fewest, widest = self._sums
         if k < fewest:
             return torch.zeros_like(self.least), self.least
@@ -116,8 +118,7 @@ class Groups(Constraint):
         return int(self.least.sum()), int(self.most.sum())
 
     def _places(self, magnitude: Tensor) -> Tensor:
-        """The place 0, 1, ... of each entry in its group, the largest and the first of equals
-        first, (p,)."""
+        """Return the rank 0, 1, ... of each entry in its group, (p,); the first of equals leads."""
         if self._rows is None:
             order = magnitude.argsort(descending=True, stable=True)
             order = order[self.ids[order].argsort(stable=True)]
@@ -134,8 +135,10 @@ class Groups(Constraint):
 
     @cached_property
     def _rows(self) -> Tensor | None:
-        """The columns of each group, (G, size of the largest), padded with p; None if that is too
-        much padding."""
+        """The columns of each group, (G, size of the largest), padded with p.
+
+        None if there would be too much padding.
+        """
         p, largest = len(self.ids), int(self.sizes.max()) if len(self.sizes) else 0
         if len(self.sizes) * largest > PADDING * p:
             return None

@@ -1,7 +1,8 @@
 """Patterns of kept weights that hardware and kernels can use: N:M, and tiles such as 4x1.
 
 A pattern cuts the matrix of a layer, (outputs, inputs), into small groups of weights. N:M keeps N
-of M neighbours along the inputs; tiles of `rows` outputs by `columns` inputs stay or go whole.
+of M neighbours along the inputs. Tiles of `rows` outputs by `columns` inputs are kept or dropped
+whole.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ LARGEST_M = 32
 
 
 class Pattern(ABC):
-    """How a matrix is cut into groups, and what may stay of them."""
+    """A division of a matrix into groups, and a rule for the weights that each group keeps."""
 
     @abstractmethod
     def fits(self, outputs: int, inputs: int) -> bool:
-        """Whether a matrix can be cut without a rest."""
+        """Return whether the groups divide a matrix evenly."""
 
     @abstractmethod
     def cut(self, matrix: Tensor) -> Tensor:
-        """The entries of a matrix (outputs, inputs) by group, (G, size of a group)."""
+        """Return the entries of a matrix (outputs, inputs) by group, (G, size of a group)."""
 
     @abstractmethod
     def kept(self, p: int, k: int) -> int:
-        """How many of p weights are kept, where k are asked for."""
+        """Return the number of p weights that are kept when k are requested."""
 
     @abstractmethod
     def constraint(self, ids: Tensor) -> Constraint:
-        """The supports that are allowed, for the group of each weight, (p,)."""
+        """Return the constraint for weights whose groups are `ids`, (p,)."""
 
 
 @dataclass(frozen=True)
 class NM(Pattern):
     """N of every M neighbours along the inputs.
 
-    On the way there, every group keeps N at least, and which keep more is decided over all.
+    At lower sparsities, every group keeps at least N, and all groups compete for the rest.
     """
 
     n: int
@@ -94,7 +95,7 @@ class TileShape(Pattern):
 
 
 def parse_pattern(given: str) -> Pattern:
-    """The pattern that "2:4" or "4x1" names."""
+    """Return the pattern that "2:4" or "4x1" names."""
     found = re.fullmatch(r"(\d{1,3})([:x])(\d{1,3})", given) if isinstance(given, str) else None
     if found is not None:
         first, second = int(found[1]), int(found[3])
@@ -109,11 +110,11 @@ def parse_pattern(given: str) -> Pattern:
 
 
 def read_sparsity(sparsity: float | str, pattern: str | None) -> tuple[float, str | None]:
-    """Sparsity and pattern: a sparsity of "2:4" stands for 0.5 in this pattern."""
+    """Return sparsity and pattern; a sparsity of "2:4" means 0.5 with this pattern."""
     if not isinstance(sparsity, str) or ":" not in sparsity:
         return sparsity, pattern  # type: ignore[return-value]  # the configuration checks it
     if pattern not in (None, sparsity):
-        raise ChitaError(f"sparsity={sparsity!r} is a pattern, and pattern={pattern!r} another one")
+        raise ChitaError(f"sparsity={sparsity!r} and pattern={pattern!r} are different patterns")
     named = parse_pattern(sparsity)
     assert isinstance(named, NM)
     return named.sparsity, sparsity

@@ -1,4 +1,4 @@
-"""Tiles of weights that are kept or dropped whole, by their norm: block sparsity."""
+"""Tiles of weights that are kept or dropped whole, by their norm (block sparsity)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chita.solver.ranks import ALONE, Ranks
 
 
 class Tiles(Constraint):
-    """Whole tiles of t weights; of k weights, floor(k / t) tiles are kept.
+    """Whole tiles of t weights; a support of k weights has floor(k / t) tiles.
 
     Args:
         ids: the tile of each column, (p,) int64, from 0 to p/t - 1, each t times.
@@ -21,7 +21,7 @@ class Tiles(Constraint):
         self.ids = ids
         sizes = torch.bincount(ids)
         if bool((sizes != sizes[:1]).any()):
-            raise ChitaError("the tiles are not all of one size: some are cut")
+            raise ChitaError("all tiles must have the same size, but some are cut")
         self.tiles = ids.argsort(stable=True).view(len(sizes), -1)  # (T, t) columns
 
     @property
@@ -35,10 +35,11 @@ class Tiles(Constraint):
         return self.tiles[kept].flatten().sort().values
 
     def breaking_point(self, w: Tensor, g: Tensor, support: Tensor, ranks: Ranks = ALONE) -> float:
-        """Where |w_T - tau g_T| = tau |g_U| for a tile T inside and the best U outside.
+        """Return the tau at which |w_T - tau g_T| = tau |g_U| for a tile T inside and U outside.
 
-        With a = |w_T|^2, b = w_T . g_T and c = |g_T|^2 - |g_U|^2 that is the first positive root of
-        a - 2 b tau + c tau^2, which is a / (b + (b^2 - a c)^1/2).
+        U is the tile with the largest |g_U|. With a = |w_T|^2, b = w_T . g_T and
+        c = |g_T|^2 - |g_U|^2, tau is the first positive root of a - 2 b tau + c tau^2, which is
+        a / (b + (b^2 - a c)^1/2).
         """
         inside = torch.zeros(len(self.tiles), dtype=torch.bool, device=w.device)
         inside[self.ids[support]] = True
@@ -53,7 +54,7 @@ class Tiles(Constraint):
         return float(torch.where(meets, a / closing, torch.inf).min())
 
     def magnitude(self, x: Tensor) -> Tensor:
-        """The norm of the tile."""
+        """Return the norm of each entry's tile, (p,)."""
         return self._squares(x).sqrt()[self.ids]
 
     def restrict(self, index: Tensor) -> Tiles:
@@ -63,5 +64,5 @@ class Tiles(Constraint):
         return self.restrict(torch.arange(start, stop, device=self.ids.device))
 
     def _squares(self, x: Tensor) -> Tensor:
-        """|x_T|^2 for each tile, (T,)."""
+        """Return |x_T|^2 for each tile, (T,)."""
         return x[self.tiles].square().sum(1)

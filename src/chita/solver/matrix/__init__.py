@@ -1,4 +1,4 @@
-"""Where the columns of A live."""
+"""The gradient matrix A and its storages."""
 
 from chita.solver.matrix.held import HeldMatrix, HeldTarget
 from chita.solver.matrix.shared import SharedTarget

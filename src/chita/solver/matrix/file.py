@@ -1,8 +1,8 @@
 """A in a file, for matrices larger than memory.
 
-The columns are read and written by plain calls, not through a mapping of the file: the pages of a
-mapping count as the process's own memory while they are there, and what is copied out of them
-counts again. Here only the pieces that are asked for are ever in memory.
+The columns are read and written by plain calls, not through a memory map. The pages of a map count
+as memory of the process, and copies of them count again. Here only the pieces that are read are in
+memory.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from chita.solver.matrix.half import row_scales
 from chita.solver.matrix.held import HeldMatrix
 from chita.solver.matrix.target import Demand, Place, Target
 
-PIECE_BYTES = 32 << 20  # read or written at a time: enough for a disk to reach its speed
-GAP_BYTES = 128 << 10  # a stretch of a file that takes less time to read than to skip
+PIECE_BYTES = 32 << 20  # bytes read or written at a time: enough for a disk to reach its speed
+GAP_BYTES = 128 << 10  # a gap of this size takes less time to read than to skip
 
 
 class SlabFile:
-    """Slabs of rows, one after the other: slab s is (p, R_s), each column's entries together.
+    """A temporary file of slabs of rows: slab s is (p, R_s), with each column's entries together.
 
-    The file is a temporary one (in TMPDIR) without a name: it is gone when the last reference to it
-    is, or the process ends, be it killed.
+    The file (in TMPDIR) has no name: it disappears with the last reference to it, or when the
+    process ends, even if it is killed.
 
     Args:
-        dtype: of the entries.
+        dtype: the type of the entries.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
-        self.slabs: list[tuple[int, int]] = []  # where each begins, in bytes, and its rows
+        self.slabs: list[tuple[int, int]] = []  # the offset of each in bytes, and its rows
         self._end = 0
         self._part = _Buffer(dtype)
         self._file = cast(BinaryIO, TemporaryFile(buffering=0))  # noqa: SIM115
 
     def append(self, rows: int, parts: Iterable[Tensor]) -> None:
-        """A slab of all columns, in order and in parts of (columns, rows)."""
+        """Append a slab of all columns, given in order and in parts of (columns, rows)."""
         self.slabs.append((self._end, rows))
         self._file.seek(self._end)
         for part in parts:
@@ -54,7 +54,7 @@ class SlabFile:
             except OSError as error:
                 raise ChitaError(
                     f"A cannot be written to a file in {gettempdir()}: {error.strerror}; "
-                    "point TMPDIR to a folder with more room"
+                    "set TMPDIR to a folder with more space"
                 ) from error
 
     def read(self, start: int, stop: int, columns: Tensor) -> None:
@@ -69,7 +69,7 @@ class SlabFile:
             while left:
                 count: int = self._file.readinto(left)  # type: ignore[attr-defined]
                 if not count:
-                    raise ChitaError("the file of A ends before its columns do")
+                    raise ChitaError("the temporary file of A is shorter than its columns")
                 left = left[count:]
             if not whole:
                 place.copy_(part)
@@ -77,20 +77,20 @@ class SlabFile:
 
 
 class _Buffer:
-    """Memory that is used again and again: to be given new pages takes longer than to fill them."""
+    """Memory that is reused, because new pages take longer to allocate than to fill."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._entries = torch.empty(0, dtype=dtype)
 
     def __call__(self, columns: int, rows: int) -> Tensor:
-        """A (columns, rows) tensor, which takes the place of the one before."""
+        """Return a (columns, rows) tensor, which overwrites the previous one."""
         if len(self._entries) < columns * rows:
             self._entries = self._entries.new_empty(columns * rows)
         return self._entries[: columns * rows].view(columns, rows)
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    """The memory of a contiguous tensor."""
+    """Return the memory of a contiguous tensor."""
     return tensor.view(-1).view(torch.uint8).numpy().data
 
 
@@ -98,12 +98,12 @@ class FileMatrix(GradientMatrix):
     """The n x p matrix A in a file.
 
     Args:
-        file: with all n rows of p columns.
-        p: the columns.
-        dtype: that products are computed in.
-        device: where products are computed.
-        scales: (n,), what the rows of half precision are stored relative to; None for others.
-        room: bytes that columns gathered from it may take in memory.
+        file: the file with all n rows of p columns.
+        p: the number of columns.
+        dtype: the type in which products are computed.
+        device: the device on which products are computed.
+        scales: (n,), the scales of rows in half precision; None for other types.
+        room: the bytes that gathered columns may take in memory.
     """
 
     def __init__(
@@ -134,15 +134,17 @@ class FileMatrix(GradientMatrix):
         return columns if self._scales is None else columns.mul_(self._scales)
 
     def _pick(self, index: Tensor) -> Tensor:
-        """Columns that lie far apart are read each by itself."""
+        """Return the columns at `index`; columns that are far apart are read separately."""
         gap = GAP_BYTES * len(self._file.slabs) // (self.n * self.dtype.itemsize)
         cuts = (index.diff() > gap).nonzero().squeeze(1) + 1
         runs = torch.tensor_split(index, cuts.cpu())
         return torch.cat([super(FileMatrix, self)._pick(run) for run in runs])
 
     def columns(self, index: Tensor) -> GradientMatrix:
-        """Held, if it takes at most half of the room, since a second copy may be made of it; else
-        in another file."""
+        """Return the columns at `index`, in memory if they fit there twice, else in another file.
+
+        They must fit twice because a second copy of them may be made.
+        """
         if 2 * len(index) * self.n * self.dtype.itemsize <= self.room:
             stored = torch.empty(len(index), self.n, dtype=self.dtype, device=self.device)
             done = 0
@@ -169,13 +171,13 @@ class FileMatrix(GradientMatrix):
 
 
 class FileTarget(Target):
-    """Rows that are gathered in memory until they are a slab, which goes to the file.
+    """A target that collects rows in memory until they fill a slab, and writes slabs to a file.
 
     Args:
         demand: the size of A.
-        dtype: of the entries in the file.
-        slab: rows in a slab.
-        room: bytes that columns gathered from the matrix may take in memory.
+        dtype: the type of the entries in the file.
+        slab: the rows in a slab.
+        room: the bytes that columns gathered from the matrix may take in memory.
     """
 
     def __init__(self, demand: Demand, *, dtype: torch.dtype, slab: int, room: int) -> None:
@@ -218,5 +220,5 @@ class FileTarget(Target):
 
 
 def _columns_in(count: int, rows: int, dtype: torch.dtype) -> int:
-    """The columns of so many rows that come to `count` bytes, at least one."""
+    """Return the number of columns with `rows` entries that take `count` bytes, at least one."""
     return max(1, count // max(1, rows * dtype.itemsize))

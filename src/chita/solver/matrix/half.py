@@ -1,7 +1,7 @@
 """A in half precision, bfloat16 or float16, on a CPU or a GPU; its products are in float32.
 
-Every row is stored relative to a power of two near its largest entry. That is exact, it keeps
-float16 from overflowing, and what underflows is 2^-39 of the largest entry or less.
+Every row is stored relative to a power of two near its largest entry. This scaling is exact and
+keeps float16 from overflowing; entries that underflow are at most 2^-39 of the largest entry.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from torch import Tensor
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
 from chita.solver.matrix.target import Demand, Place, Target
 
-LARGEST = 15  # entries are below 2^15 when stored; float16 ends at 65504
-SMALLEST_EXPONENT = -100  # of a scale, since denormal ones would not be exact
-BUFFER_BYTES = 256 << 20  # rows wait in full precision until they come to so much
-GPU_PIECE_BYTES = 1 << 28  # read at a time on a GPU, which smaller pieces would not keep busy
+LARGEST = 15  # stored entries are below 2^15; the largest float16 is 65504
+SMALLEST_EXPONENT = -100  # of a scale, because denormal scales would not be exact
+BUFFER_BYTES = 256 << 20  # size of the buffer of rows in full precision
+GPU_PIECE_BYTES = 1 << 28  # bytes read at a time on a GPU, which needs large pieces to be busy
 
 
 def row_scales(columns: Tensor) -> Tensor:
-    """The power of two, (R,), that each row of `columns`, (c, R), is stored relative to."""
+    """Return the power of two, (R,), that each row of `columns`, (c, R), is stored relative to."""
     largest = torch.maximum(columns.amax(0), -columns.amin(0))
     exponent = torch.frexp(largest).exponent.clamp_min(SMALLEST_EXPONENT) - LARGEST
     return torch.ldexp(torch.ones_like(largest), exponent)
@@ -31,8 +31,8 @@ class HalfMatrix(GradientMatrix):
     """The n x p matrix A, held as a tensor of half precision.
 
     Args:
-        stored: (p, n) bfloat16 or float16; row j is column j of A, over the scales.
-        scales: (n,), of the precision that products are computed in.
+        stored: (p, n) bfloat16 or float16; row j is column j of A, divided by the scales.
+        scales: (n,), in the precision of the products.
     """
 
     def __init__(self, stored: Tensor, scales: Tensor) -> None:
@@ -64,11 +64,11 @@ class HalfMatrix(GradientMatrix):
 
 
 class HalfTarget(Target):
-    """Rows that wait in full precision until there are a few, and are then rounded.
+    """A target that buffers rows in full precision, then rounds them.
 
     Args:
         demand: the size of A.
-        dtype: to store, bfloat16 or float16.
+        dtype: the type in which A is stored, bfloat16 or float16.
     """
 
     def __init__(self, demand: Demand, dtype: torch.dtype) -> None:

@@ -1,4 +1,4 @@
-"""A held in memory, on a CPU or a GPU: one (p, n) tensor."""
+"""A in memory, on a CPU or a GPU: one (p, n) tensor."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 from chita.errors import ChitaError
-from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix, largest_magnitude
+from chita.solver.matrix.gradient_matrix import (
+    CHUNK,
+    GradientMatrix,
+    largest_magnitude,
+    sum_in_bags,
+)
+from chita.solver.matrix.half import HalfTarget
 from chita.solver.matrix.target import Demand, Place, Target
 from chita.solver.ranks import ALONE, Ranks
 
-BAG = 1024  # columns summed in one go by `combine`: many bags keep every core busy
-BATCH = 8  # pieces in which a pass over A is shared out among the cores
+BAG = 1024  # columns that one core sums in `combine`: many bags keep every core busy
+BATCH = 8  # pieces into which a pass over A is divided among the cores
 
 
 class HeldMatrix(GradientMatrix):
     """The n x p matrix A, held as a tensor.
 
     Args:
-        stored: (p, n) float32 or float64 tensor on any device; row j is column j of A. A transposed
-            view of an n x p matrix will do: it costs no copy, and slower gathers.
-        ranks: those who share the columns.
+        stored: (p, n) float32 or float64 tensor on any device; row j is column j of A. It may be a
+            transposed view of an n x p matrix, which needs no copy but gathers more slowly.
+        ranks: the ranks that share the columns.
     """
 
     def __init__(self, stored: Tensor, ranks: Ranks = ALONE) -> None:
@@ -38,7 +43,7 @@ class HeldMatrix(GradientMatrix):
 
     @property
     def gathers_fast(self) -> bool:
-        """Whether a column's entries lie together, so that a gather reads little else."""
+        """Whether the entries of a column are adjacent in memory."""
         return self.stored.is_contiguous()
 
     def read(self, start: int, stop: int) -> Tensor:
@@ -55,15 +60,14 @@ class HeldMatrix(GradientMatrix):
     def _combine(self, index: Tensor, values: Tensor) -> Tensor:
         if len(index) == 0 or self.n == 0:
             return self.stored.new_zeros(self.n)
-        # Single columns of a transposed view lie far apart: unless they are few, a pass over all of
-        # A in its own order takes less time.
+        # The entries of a column of a transposed view are far apart: unless the columns are few, a
+        # pass over all of A in memory order is faster.
         if len(index) == self.p or (not self.gathers_fast and len(index) > self.p // 40):
             return self._all_columns(values.new_zeros(self.p).index_copy_(0, index, values))
         if not self.gathers_fast:
             return self.stored.index_select(0, index).t() @ values
         starts = torch.arange(0, len(index), BAG, device=index.device)
-        bags = embedding_bag(index, self.stored, starts, mode="sum", per_sample_weights=values)
-        return bags.sum(0)
+        return sum_in_bags(self.stored, index, values, starts).sum(0)
 
     def _all_columns(self, d: Tensor) -> Tensor:
         batch, rest = self._shared_out()
@@ -72,9 +76,9 @@ class HeldMatrix(GradientMatrix):
         return product.sum((0, 1)) + rest.t() @ d[shared:]
 
     def _shared_out(self) -> tuple[Tensor, Tensor]:
-        """The columns as (BATCH, p // BATCH, n), and those left over.
+        """Return the columns as (BATCH, p // BATCH, n), and the remaining ones.
 
-        BLAS multiplies one matrix by a vector on one core, but a batch of them on all.
+        BLAS multiplies one matrix by a vector on one core, but a batch of matrices on all cores.
         """
         each = self.p // BATCH
         return self.stored[: BATCH * each].view(BATCH, each, self.n), self.stored[BATCH * each :]
@@ -100,12 +104,12 @@ class HeldMatrix(GradientMatrix):
 
 
 class HeldTarget(Target):
-    """Rows that are written where they stay.
+    """A target that stores rows directly in the matrix.
 
     Args:
         demand: the size of A.
-        first: the first of the columns to hold.
-        last: the one after the last; all by default.
+        first: the first column to hold.
+        last: the column after the last; by default all columns are held.
     """
 
     def __init__(self, demand: Demand, first: int = 0, last: int | None = None) -> None:
@@ -125,3 +129,8 @@ class HeldTarget(Target):
 
     def matrix(self, again: Callable[[Target], None]) -> GradientMatrix:
         return HeldMatrix(self.stored)
+
+
+def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
+    """Return a target that holds A in memory, in half precision if `dtype` is given."""
+    return HeldTarget(demand) if dtype is None else HalfTarget(demand, dtype)

@@ -1,4 +1,4 @@
-"""Memory: numbers of bytes, and what this process uses."""
+"""Memory: parse and format numbers of bytes, and measure the memory of this process."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 
 from chita.errors import ChitaError
 
-ENTRY = 4  # of a float32, in which A is stored unless its model is in float64
-FACTOR_ENTRY = 8  # of a float64, in which systems are factorised
+ENTRY = 4  # bytes of a float32, the type of A unless the model is in float64
+FACTOR_ENTRY = 8  # bytes of a float64, the type in which systems are factorised
 
 UNITS = {
     "": 1,
@@ -25,11 +25,11 @@ UNITS = {
 
 
 def parse_bytes(name: str, given: Any) -> int:
-    """The number of bytes that `given` stands for: "8GB", "1.5 GiB", or an integer.
+    """Return the number of bytes that `given` stands for: "8GB", "1.5 GiB", or an integer.
 
     Args:
-        name: of the argument, for the message.
-        given: what the user gave for it.
+        name: the name of the argument, for the error message.
+        given: the value of the argument.
     """
     if isinstance(given, Integral) and not isinstance(given, bool) and int(given) > 0:
         return int(given)
@@ -40,7 +40,7 @@ def parse_bytes(name: str, given: Any) -> int:
 
 
 def format_bytes(count: float) -> str:
-    """In the largest unit that leaves a number of at least 1, with three digits."""
+    """Format bytes with three digits, in the largest unit that gives a number of at least 1."""
     for unit in ("TB", "GB", "MB", "KB"):
         if count >= UNITS[unit]:
             return f"{count / UNITS[unit]:.3g} {unit}"
@@ -63,9 +63,9 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def resident_bytes(device: torch.device) -> int:
-    """What the process has of a GPU's memory, or of the main memory.
+    """Return the bytes of GPU or main memory that the process uses.
 
-    The most it ever had, where the system does not tell what it has now.
+    On systems that do not report this, return the peak so far.
     """
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device)
@@ -76,19 +76,19 @@ def resident_bytes(device: torch.device) -> int:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory held so far: by the GPU's allocator, or else by the process.
+    """Return the peak memory in bytes, of the GPU's allocator or else of the process.
 
-    0 where the system does not tell, as on Windows.
+    Return 0 on systems that do not report it, such as Windows.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     status = Path("/proc/self/status")
-    told = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.M) if status.exists() else None
-    if told:  # Linux's getrusage counts what the parent held when it made this process
-        return int(told[1]) * 1024
+    peak = re.search(r"^VmHWM:\s*(\d+) kB", status.read_text(), re.M) if status.exists() else None
+    if peak:  # getrusage on Linux includes the memory of the parent when it made this process
+        return int(peak[1]) * 1024
     try:
         import resource
     except ImportError:
         return 0
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts in KiB but for macOS
+    unit = 1 if sys.platform == "darwin" else 1024  # getrusage counts in KiB, on macOS in bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,4 +1,4 @@
-"""The memory budget: where A is stored so that the process stays within it at the least cost."""
+"""The memory budget: choose the fastest storage of A that keeps the process within it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.matrix.file import PIECE_BYTES, FileTarget
-from chita.solver.matrix.half import BUFFER_BYTES, HalfTarget
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.half import BUFFER_BYTES
+from chita.solver.matrix.held import hold
 from chita.solver.matrix.memory import format_bytes, resident_bytes
 from chita.solver.matrix.recomputed import WindowTarget
 from chita.solver.matrix.target import Demand, Store, Target
@@ -24,7 +24,7 @@ from chita.solver.matrix.target import Demand, Store, Target
 logger = logging.getLogger(__name__)
 
 
-PROBE = 32 << 20  # bytes written and read to time the disk
+PROBE = 32 << 20  # bytes that are written and read to time the disk
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Disk:
     """The disk of TMPDIR.
 
     Attributes:
-        free: bytes.
-        write: bytes a second.
-        read: bytes a second.
+        free: free bytes.
+        write: bytes written per second.
+        read: bytes read per second.
     """
 
     free: int
@@ -43,21 +43,21 @@ class Disk:
 
 
 def temporary_folder() -> str:
-    """Where temporary files go; a TMPDIR that cannot be used is told of, and not used."""
+    """Return the folder of temporary files; log a warning if TMPDIR cannot be used."""
     try:
         folder = gettempdir()
     except FileNotFoundError as error:
         raise ChitaError(
-            f"A does not fit into memory, and there is nowhere else: {error}"
+            f"A does not fit into memory, and no temporary folder can be used: {error}"
         ) from error
     asked = os.environ.get("TMPDIR")
     if asked and not (Path(asked).exists() and Path(asked).samefile(folder)):
-        logger.warning("TMPDIR=%s cannot be written to: temporary files go to %s", asked, folder)
+        logger.warning("TMPDIR=%s is not writable: temporary files are in %s", asked, folder)
     return folder
 
 
 def probe_disk() -> Disk:
-    """Write a small file through to the disk, and read it back from there if that can be had."""
+    """Time the disk: write a small file through to it, and read it back, if possible uncached."""
     free = shutil.disk_usage(temporary_folder()).free
     if free < PROBE:
         return Disk(free, 1.0, 1.0)
@@ -75,28 +75,28 @@ def probe_disk() -> Disk:
     return Disk(free, PROBE / (written - began), PROBE / (end - middle))
 
 
-# What was measured, in the units that memory grows by (benchmarks/memory.py).
-LIBRARIES = 64 << 20  # what libraries take when they are first used
-PASS = 3  # a pass over samples takes so many times what autograd keeps of a chunk
-VECTORS = 16  # over all columns, that a solve without blocks has at its peak, and the model's own
-BLOCK_VECTORS = 12  # and one with blocks
+# Measured by benchmarks/memory.py.
+LIBRARIES = 64 << 20  # bytes that libraries allocate on first use
+PASS = 3  # the memory of a pass over samples, relative to that of autograd for a chunk
+VECTORS = 16  # vectors over all columns at the peak of a solve without blocks, the model included
+BLOCK_VECTORS = 12  # the same for a solve with blocks
 SQUARES = 4  # n x n matrices in float64
 BATCHES = 4  # the columns of a batch of blocks, and copies and products of their size
-PIECES = 3  # of the file in memory: as it is read, put together, and picked from
-SLAB = 64  # rows that wait to be written, at most: more would not be read any faster
-PASSES = 6  # over all columns, that a solve without blocks makes
+PIECES = 3  # pieces of the file in memory: as it is read, assembled and gathered from
+SLAB = 64  # the most rows in a slab: more would not make reading faster
+PASSES = 6  # passes over all columns of a solve without blocks
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with A.
+    """The work of the solver on A.
 
     Attributes:
         kept: k, the columns of the support.
-        active: the columns of the active set, which are copied from A; 0 if there is none.
-        batch: columns in a batch of blocks; None without blocks.
-        solves: how often the problem is solved; with blocks, the passes over A that this takes.
-        beside: bytes that the solver needs for itself, beside vectors and columns.
+        active: the columns of the active set, which are copied from A; 0 without one.
+        batch: the columns in a batch of blocks; None without blocks.
+        solves: the number of solves; with blocks, the passes over A that they need.
+        beside: the bytes that the solver needs in addition to vectors and columns.
     """
 
     kept: int
@@ -111,11 +111,11 @@ class Plan:
     """One way to store A.
 
     Attributes:
-        what: in words, for the log.
-        least: bytes of memory beyond what the process has, without which it cannot be done.
-        most: the bytes it will take at its peak.
-        seconds: it will take.
-        make: the target of a stage.
+        what: the description for the log.
+        least: the bytes of memory that it needs in addition to those in use.
+        most: the bytes that it takes at its peak.
+        seconds: the estimated time.
+        make: builds the target of a stage.
     """
 
     what: str
@@ -127,15 +127,15 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Given what A demands, picks the plan that fits and takes the least time.
+    """Chooses the fastest plan that fits the budget.
 
-    It decides once, for all stages of a run: what the first of them leaves in memory was counted
-    in its plan, and is not counted again.
+    It decides once for all stages of a run, because memory that the first stage leaves allocated is
+    part of its plan and must not be counted again.
 
     Attributes:
-        budget: the bytes that the whole process may take; on a GPU, what it may take there.
-        work: what is done with A.
-        dtype: to store A in; None for that of the gradients.
+        budget: the bytes that the whole process may take, or on a GPU, its share of GPU memory.
+        work: the work of the solver on A.
+        dtype: the type in which A is stored; None for that of the gradients.
     """
 
     budget: int
@@ -163,8 +163,8 @@ class Planner:
             least = used + min(plan.least for plan in (held, *others))
             raise ChitaError(
                 f"memory={format_bytes(self.budget)} is too little: at least "
-                f"{format_bytes(least)} are needed, of which the process has taken "
-                f"{format_bytes(used)} already. A itself is {format_bytes(demand.matrix_bytes)}; "
+                f"{format_bytes(least)} are needed, of which the process already uses "
+                f"{format_bytes(used)}. A itself is {format_bytes(demand.matrix_bytes)}; "
                 f"{format_bytes(disk.free)} are free in {gettempdir()}"
             )
         return self._chosen(min(fitting, key=lambda plan: plan.seconds), demand, used)
@@ -190,11 +190,11 @@ class Planner:
         return Plan("held in memory", most, most, _gradients(demand), make)
 
     def _spilled(self, demand: Demand, free: int, disk: Disk) -> Plan | None:
-        """None if the disk has no room."""
+        """Return a plan that stores A in a file; None if the disk has too little space."""
         row, solve = demand.vector_bytes, self._solve(demand)
         if self.work.batch is None:
             solve += PIECES * PIECE_BYTES
-        writing = PIECE_BYTES  # a part of a slab that is not full is copied
+        writing = PIECE_BYTES  # the copy of a part of a slab that is not full
         few = (free - writing - _pass(demand, 0)) // (row + PASS * demand.row_bytes)
         many = (free - writing - _pass(demand, demand.chunk)) // row
         slab = max(1, min(demand.rows, SLAB, max(min(few, demand.chunk), many)))
@@ -217,14 +217,14 @@ class Planner:
         )
 
     def _recomputed(self, demand: Demand, free: int) -> Plan:
-        """For solvers with blocks; windows are held in the precision of the gradients."""
+        """Return a plan that recomputes A in windows, for solvers with blocks."""
         samples = demand.rows * demand.sample_bytes
         beside = self._solve(demand) + _pass(demand, demand.chunk) + samples
         batch = self.work.batch or 1
         width = max(batch, (free - beside) // demand.column_bytes)
         windows = -(-demand.columns // max(1, width - batch))
         return Plan(
-            f"computed anew for each of {windows} windows of columns",
+            f"recomputed for each of {windows} windows of columns",
             least=beside + batch * demand.column_bytes,
             most=beside + min(width, demand.columns) * demand.column_bytes,
             seconds=windows * self.work.solves * _gradients(demand),
@@ -232,14 +232,14 @@ class Planner:
         )
 
     def _stored(self, demand: Demand) -> int:
-        """Bytes of A as it is stored."""
+        """Return the bytes of A as it is stored."""
         return demand.columns * self._column(demand)
 
     def _column(self, demand: Demand) -> int:
         return demand.rows * (self.dtype or demand.dtype).itemsize
 
     def _solve(self, demand: Demand) -> int:
-        """Bytes that a solve takes beside A and the columns gathered from it."""
+        """Return the bytes that a solve needs in addition to A and the gathered columns."""
         beside = LIBRARIES + self.work.beside + SQUARES * 8 * demand.rows**2
         if self.work.batch is None:
             return VECTORS * demand.vector_bytes + beside
@@ -247,16 +247,11 @@ class Planner:
         return BLOCK_VECTORS * demand.vector_bytes + batch + beside
 
 
-def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
-    """A in memory, in half precision if that is asked for."""
-    return HeldTarget(demand) if dtype is None else HalfTarget(demand, dtype)
-
-
 def _pass(demand: Demand, rows: int) -> int:
-    """Bytes that a pass over the samples takes, in chunks of so many rows, beside A itself."""
+    """Return the bytes of a pass over the samples in chunks of `rows`, in addition to A."""
     return LIBRARIES + demand.vector_bytes + PASS * rows * demand.row_bytes
 
 
 def _gradients(demand: Demand) -> float:
-    """Seconds of a pass."""
+    """Return the seconds of a pass over the samples."""
     return demand.rows * demand.row_seconds

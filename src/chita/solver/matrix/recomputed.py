@@ -1,7 +1,7 @@
-"""A that is computed anew: columns in a window are held, others cost a pass over the samples.
+"""A that is recomputed: a window of columns is in memory, others cost a pass over the samples.
 
-For solvers that read all columns once, in order, as the blocks of algorithm 6 are solved: then the
-passes are as many as windows, and no disk is needed.
+This suits solvers that read all columns once, in order, as for the blocks of algorithm 6. They need
+one pass for each window, and no disk.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from chita.solver.matrix.target import Demand, Target
 
 
 class WindowTarget(HeldTarget):
-    """The rows of the first columns of A alone.
+    """A target for the first window of columns.
 
     Args:
         demand: the size of A.
-        width: the columns to hold at a time.
+        width: the number of columns in a window.
     """
 
     several_passes = True
@@ -35,10 +35,10 @@ class WindowTarget(HeldTarget):
 
 
 class RecomputedMatrix(GradientMatrix):
-    """The n x p matrix A, of which a window of columns is held at a time.
+    """The n x p matrix A, of which one window of columns is in memory at a time.
 
     Args:
-        window: the first columns, written.
+        window: the first window, with all rows written.
         again: writes the same rows into another target.
     """
 
@@ -49,10 +49,10 @@ class RecomputedMatrix(GradientMatrix):
         self._window: HeldTarget | None = window
 
     def read(self, start: int, stop: int) -> Tensor:
-        """A window that does not have the columns gives way to one that begins with them."""
+        """Return the columns; if they are outside the window, it moves to start with them."""
         window = self._window
         if window is None or start < window.first or stop > window.last:
-            self._window = window = None  # before there is another
+            self._window = window = None  # free its memory before the next one is allocated
             last = min(max(stop, start + self._width), self.p)
             window = HeldTarget(self._demand, start, last)
             self._again(window)

@@ -1,4 +1,4 @@
-"""A with scaled columns: in another metric, or in units that neither underflow nor overflow."""
+"""A scaled: by column for another metric, or as a whole against underflow and overflow."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from chita.solver.matrix.gradient_matrix import ORDINARY, GradientMatrix
 
 
 class ScaledMatrix(GradientMatrix):
-    """The matrix A D^-1, of which nothing is stored but A and D.
+    """The matrix A D^-1, of which only A and D are stored.
 
     Args:
-        inner: A, wherever it is.
+        inner: A, in any storage.
         scale: (p,), the diagonal of D, positive.
     """
 
@@ -102,12 +102,11 @@ class RescaledMatrix(GradientMatrix):
 def ordinary(matrix: GradientMatrix, beside: float = 0.0) -> tuple[GradientMatrix, float]:
     """Return s A and s, where s times the larger of max |a_ij| and `beside` is in [1/2, 1).
 
-    s is 1, and the matrix is A itself, if that is ordinary already or A is zero.
+    s is 1, and the matrix is A itself, if that is already ordinary or A is zero.
 
     Args:
         matrix: A.
-        beside: what else sets the scale of the products, sqrt(mu); s never makes its square
-            underflow.
+        beside: another scale of the products, sqrt(mu); s never makes its square underflow.
     """
     largest = matrix.largest_entry()
     size = max(largest, beside)

@@ -1,4 +1,4 @@
-"""A shared by ranks: each computes some rows of all columns, and keeps all rows of some columns."""
+"""A shared by ranks: each computes some rows of all columns and stores all rows of some columns."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from chita.solver.matrix.held import HeldMatrix
 from chita.solver.matrix.target import Demand, Place, Target
 from chita.solver.ranks import Ranks
 
-SHARE = 33  # a rank's A is so many times what waits to be sent, and so is what comes in
+SHARE = 33  # the ratio of a rank's part of A to its buffer of rows to send or receive
 
 
 class SharedTarget(Target):
-    """Rows that are sent, a few at a time, to the ranks that keep their columns.
+    """A target that sends rows, a few at a time, to the ranks that store their columns.
 
-    So no rank ever has more than its share of A, and a tenth.
+    No rank holds more than its share of A plus a tenth.
 
     Args:
         demand: the rows of this rank.
-        ranks: those who share.
-        bounds: rank r keeps the columns [bounds[r], bounds[r + 1]).
-        counts: the rows that each rank computes.
+        ranks: the ranks that share A.
+        bounds: rank r stores the columns [bounds[r], bounds[r + 1]).
+        counts: the number of rows that each rank computes.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class SharedTarget(Target):
             rows = rows[:, some.shape[1] :]
             if self._waits == self.most_rows:
                 self._exchange()
-        self._place = Place(self._waiting[:, :0])  # its memory is not held until the next rows
+        self._place = Place(self._waiting[:, :0])  # frees the memory of the rows
 
     def _exchange(self) -> None:
-        """Send what waits; ranks that are done with their rows send none."""
+        """Send the buffered rows; ranks that have sent all of their rows send none."""
         counts = [min(self.most_rows, max(count - self._sent, 0)) for count in self._counts]
         given = self._waiting[:, : counts[self._ranks.rank]]
         received = self._ranks.exchange(given, self._bounds, counts)

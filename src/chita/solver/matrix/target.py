@@ -1,7 +1,7 @@
-"""Targets: what takes in the rows of A as they are computed, and makes the matrix of them.
+"""Targets: they receive the rows of A as they are computed, and build the matrix.
 
-The rows come in chunks of a few, in order. A target lends the place for a chunk, takes it back when
-it is written, and gives the matrix at the end.
+The rows come in order, in chunks of a few. For each chunk, `begin` returns the memory to write to
+and `end` completes it; `matrix` returns the matrix when all rows are written.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from chita.solver.matrix.gradient_matrix import GradientMatrix
 
 @dataclass(frozen=True)
 class Demand:
-    """The size of A, and what its first row tells of the others.
+    """The size of A, and the measured cost of its first row.
 
     Attributes:
         rows: n.
         columns: p.
-        dtype: of the gradients, float32 or float64.
-        device: where they are computed.
-        chunk: rows that are computed at a time, if the target takes so many.
-        row_bytes: what autograd keeps for one row.
-        row_seconds: what the row took.
-        sample_bytes: of the inputs and targets of one row.
+        dtype: the type of the gradients, float32 or float64.
+        device: the device that computes them.
+        chunk: the rows that are computed at a time, if the target accepts as many.
+        row_bytes: the memory of autograd for one row.
+        row_seconds: the time to compute one row.
+        sample_bytes: the bytes of the inputs and targets of one row.
     """
 
     rows: int
@@ -42,26 +42,26 @@ class Demand:
 
     @property
     def column_bytes(self) -> int:
-        """Of one column of A."""
+        """The bytes of one column of A."""
         return self.rows * self.dtype.itemsize
 
     @property
     def vector_bytes(self) -> int:
-        """Of a vector over all columns, such as a row of A."""
+        """The bytes of a vector over all columns, such as a row of A."""
         return self.columns * self.dtype.itemsize
 
     @property
     def matrix_bytes(self) -> int:
-        """Of A."""
+        """The bytes of A."""
         return self.columns * self.column_bytes
 
 
 class Place:
-    """The place of R rows of A, or of a run of their columns.
+    """The memory of R rows of A, or of adjacent columns of these rows.
 
     Args:
-        columns: (c, R), to write to.
-        first: the column of A that `columns` begin with.
+        columns: (c, R), the memory to write to.
+        first: the column of A that `columns` starts with.
     """
 
     def __init__(self, columns: Tensor, first: int = 0) -> None:
@@ -69,40 +69,39 @@ class Place:
         self._sums = columns.new_zeros(columns.shape[1])
 
     def clip(self, start: int, stop: int) -> tuple[slice, slice]:
-        """Where the columns [start, stop) of A lie in this place, and which of them have one."""
+        """Return the slices of this place and of the columns [start, stop) of A that overlap."""
         low, high = max(start, self.first), min(stop, self.last)
         high = max(low, high)
         return slice(low - self.first, high - self.first), slice(low - start, high - start)
 
     def put(self, start: int, columns: Tensor) -> None:
-        """Write the columns of A from `start` on, (entries, R); those that have no place here are
-        passed over."""
+        """Write the columns of A from `start` on, (entries, R); columns outside are skipped."""
         there, here = self.clip(start, start + len(columns))
         self.columns[there].copy_(columns[here])
         self._sums += columns[here].sum(0)
 
     def add(self, start: int, columns: Tensor) -> None:
-        """Add to what was put there."""
+        """Add columns to those that were put there."""
         there, here = self.clip(start, start + len(columns))
         self.columns[there].add_(columns[here])
         self._sums += columns[here].sum(0)
 
     def clear(self, start: int, stop: int) -> None:
-        """Zeros in the columns [start, stop) of A."""
+        """Set the columns [start, stop) of A to zero."""
         self.columns[self.clip(start, stop)[0]] = 0
 
     @property
     def seems_finite(self) -> bool:
-        """False if anything put here is not finite, for that stays so in a sum."""
+        """False if any column put here is not finite, which a sum preserves."""
         return bool(self._sums.isfinite().all())
 
 
 class Target(ABC):
-    """Takes in the rows of A, or of its columns [first, last).
+    """Receives the rows of A, or of its columns [first, last).
 
     Attributes:
-        most_rows: that it lends a place for at a time.
-        several_passes: whether its matrix may ask for the rows again.
+        most_rows: the most rows in one chunk.
+        several_passes: whether its matrix may need the rows again.
     """
 
     most_rows: int
@@ -113,15 +112,15 @@ class Target(ABC):
 
     @abstractmethod
     def begin(self, rows: int) -> Place:
-        """A place for the next rows. What is begun and not ended is forgotten."""
+        """Return the memory for the next rows; rows that were begun but not ended are discarded."""
 
     @abstractmethod
     def end(self) -> None:
-        """The rows begun are written."""
+        """Complete the rows that were begun."""
 
     @abstractmethod
     def matrix(self, again: Callable[[Target], None]) -> GradientMatrix:
-        """The matrix, when all rows are written.
+        """Return the matrix after all rows are written.
 
         Args:
             again: writes the same rows into another target.

@@ -1,0 +1,53 @@
+"""The command `chita train`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chita import zoo
+from chita.cli.launch import open_with_data, pick_device
+from chita.cli.shared_options import Device, NetworkName, Seed, ValSplit
+from chita.files.checkpoint import save_checkpoint
+from chita.files.run_folder import prepare_file
+from chita.model.accuracy import accuracy
+from chita.report.console import show
+from chita.report.progress import step_bar
+from chita.zoo.training import train
+
+
+def train_command(
+    network: NetworkName,
+    data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
+        None
+    ),
+    val_split: ValSplit = None,
+    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="In a folder that is there; MODEL.safetensors by default.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Train a network by its recipe: the embedded MLPNet is `chita train mlpnet --seed 0`."""
+    known = zoo.get(network)
+    recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
+    out = out or Path(f"{network}.safetensors")
+    prepare_file(out, ".safetensors")
+    trained = open_with_data(
+        known,
+        None,
+        data_name or known.data,
+        val_split=val_split,
+        seed=seed,
+        place=pick_device(device),
+        fresh=True,
+    )
+    with step_bar("training") as progress:
+        train(trained.model, trained.splits.train, recipe, seed=seed, progress=progress)
+    save_checkpoint(trained.model, out)
+    score = accuracy(trained.model, trained.test)
+    show(f"{network}: {score:.2f} % of the test set, written to {out}")

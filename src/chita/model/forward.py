@@ -1,0 +1,164 @@
+"""Running a model: its mode and device, how it is called, and what its outputs are."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+from chita.errors import ChitaError
+from chita.model.weights import Weights
+
+LOGITS = ("logits", "out")  # names in Hugging Face's models and torchvision's segmentation models
+FEATURES = ("last_hidden_state",)  # name in Hugging Face's models without a head
+
+Example = Any  # a tensor, a tuple of the model's arguments, or a dict of its keyword arguments
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module inside DistributedDataParallel, torch.compile or averaged weights."""
+    while True:
+        if isinstance(model, (AveragedModel, DataParallel, DistributedDataParallel)):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of the model's first parameter or buffer, or the CPU without any."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
+
+
+@contextmanager
+def modes_restored(model: nn.Module) -> Iterator[None]:
+    """Restore the training flag of every module at the end, also after an error."""
+    flags = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
+
+
+@contextmanager
+def buffers_restored(model: nn.Module) -> Iterator[None]:
+    """Restore the values of all buffers, such as batch norm's running means, at the end."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put the model into eval mode, in which batch norm does not mix samples, until the end."""
+    with modes_restored(model):
+        model.eval()
+        yield
+
+
+@contextmanager
+def differentiable(weights: Weights) -> Iterator[None]:
+    """Enable gradients of all prunable weights, also of frozen ones and under `no_grad`."""
+    flags = [(weight.parameter, weight.parameter.requires_grad) for weight in weights]
+    try:
+        for parameter, _ in flags:
+            parameter.requires_grad_(True)
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+@contextmanager
+def convolution_trials(wanted: bool) -> Iterator[None]:
+    """Let cuDNN time its kernels for each new input shape, and use the fastest, or not.
+
+    The timing pays off in training, where all batches have one shape. For shapes that occur only a
+    few times it costs far more than it saves.
+    """
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = wanted
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
+def run_model(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
+    """Call model(*inputs); expand a single dict into keywords if the forward pass accepts them.
+
+    A pair (tokenizer(...), labels) therefore works as expected, and a model whose one argument is
+    a dict still receives it.
+    """
+    if len(inputs) == 1 and isinstance(inputs[0], Mapping) and _accepts(model, inputs[0]):
+        return model(**inputs[0])
+    return model(*inputs)
+
+
+def call(model: nn.Module, example: Example) -> Any:
+    """Call the model with an example: a tensor, a tuple of arguments or a dict of keywords."""
+    if isinstance(example, Mapping):
+        return model(**example)
+    return run_model(model, example if isinstance(example, tuple) else (example,))
+
+
+def _accepts(model: nn.Module, keywords: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(model.forward).bind(**keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def logits_of(outputs: Any) -> Any:
+    """Return the logits of outputs with named fields; return other outputs unchanged."""
+    found = _named(outputs, LOGITS)
+    return outputs if found is None else found
+
+
+def features_of(outputs: Any) -> Tensor | None:
+    """Return the last hidden state of outputs without logits, or None."""
+    return _named(outputs, FEATURES) if _named(outputs, LOGITS) is None else None
+
+
+def answer_of(outputs: Any) -> Tensor:
+    """Return the model's answer, (samples, positions..., d): d classes or features per position.
+
+    Of several outputs, the first is used. Images have their classes in dimension 1, as in torch's
+    cross-entropy; all other outputs have them in the last dimension.
+    """
+    answer: Any = features_of(outputs)
+    if answer is None:
+        answer = logits_of(outputs)
+    if isinstance(answer, (tuple, list)) and answer:
+        answer = answer[0]
+    if not isinstance(answer, Tensor) or answer.ndim == 0:
+        raise ChitaError(
+            "loss='distill' needs a tensor, a tuple that starts with one, or outputs with a field "
+            f"named {', '.join((*LOGITS, *FEATURES))}, got outputs of type {type(outputs).__name__}"
+        )
+    if answer.ndim == 1:
+        return answer.unsqueeze(1)
+    return answer.movedim(1, -1) if answer.ndim > 3 else answer
+
+
+def _named(outputs: Any, names: tuple[str, ...]) -> Tensor | None:
+    for name in names:
+        found = outputs.get(name) if isinstance(outputs, Mapping) else getattr(outputs, name, None)
+        if isinstance(found, Tensor):
+            return found
+    return None

@@ -1,0 +1,311 @@
+"""The options of `chita.prune`: each is declared here, and only here.
+
+`PruneConfig` adds the checks that concern several options. The keywords of `chita.prune`, the
+options of `chita prune` and their documentation follow from the declarations; see `declaration.py`
+for how to write one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chita.errors import (
+    are_patterns,
+    are_shares,
+    is_bool,
+    is_count,
+    is_flag,
+    is_natural,
+    is_not_negative,
+    is_percentage,
+    is_seed,
+    is_share,
+)
+from chita.methods import BUILT_IN, get_method
+from chita.pruning.allocation import GLOBAL, RULES
+from chita.pruning.auto.metrics import METRICS
+from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
+from chita.pruning.option_text import (
+    AUTO,
+    read_ridge,
+    read_shares,
+    read_sparsity_text,
+    read_text,
+)
+from chita.pruning.schedule import MESHES
+from chita.solver.constraints.pattern import parse_pattern
+from chita.solver.matrix.memory import parse_bytes
+
+BATCH = 16  # m by default, as for the paper's MobileNetV1
+LOSSES = ("distill", "distill-mse")
+STORAGE = ("float32", "bfloat16", "float16")
+
+share = must_be(is_share, "a number in [0, 1)")
+count = must_be(is_count, "an integer of at least 1")
+natural = must_be(is_natural, "an integer of at least 0")
+patterns = must_be(are_patterns, "a glob pattern of parameter names, or several")
+flag = must_be(is_flag, "True, False or None")
+check_loss = must_be(
+    (None, *LOSSES).__contains__,
+    f"a function of outputs and targets, or one of {list(LOSSES)}",
+)
+_SHARES = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
+
+
+@dataclass(frozen=True)
+class PruneOptions:
+    """The declarations of all options, and the check of each value on its own."""
+
+    sparsity: float = field(
+        metadata={
+            OPTION: Option(
+                "Share of the prunable weights to set to zero, in [0, 1), or a pattern N:M such "
+                "as 2:4. With `max_loss_increase` or `min_accuracy` it is the highest sparsity to "
+                "try, 0.99 by default.",
+                share,
+                panel="Goal",
+                details="N:M keeps exactly N of every M neighbouring weights along the inputs of "
+                "a layer; for PruneConfig, write it as a number and a `pattern`. A sparsity of 0 "
+                "keeps all weights, but the stages still change their values.",
+                read=read_sparsity_text,
+            )
+        }
+    )
+    loss: str | None = option(
+        None,
+        "Loss that pruning preserves: the cross-entropy by default. 'distill' and "
+        "'distill-mse' compare with the outputs of the dense network and need no labels.",
+        check_loss,
+        panel="Method",
+        details="`chita.prune` also accepts a function loss(outputs, targets) -> scalar. "
+        "For 'distill' and 'distill-mse' a batch is the inputs (a tensor or a dict) or a tuple "
+        "that starts with them. 'distill' treats a tensor or logits as class scores and a last "
+        "hidden state as features; 'distill-mse' treats every output as features, such as an "
+        "embedding or a regression.",
+    )
+    method: str = option(
+        AUTO,
+        f"Pruning method, one of {', '.join(BUILT_IN)}, or a registered one.",
+        lambda name, value: get_method(value),
+        panel="Method",
+        details="'auto' is CHITA++ that chooses what each stage does by the loss on held-out "
+        "samples. 'magnitude-uniform' applies magnitude pruning to each layer separately. Of "
+        "the methods that are not CHITA's, only 'woodtaylor' uses the first-order term.",
+    )
+    solver: str | None = option(
+        None,
+        "Single-stage method inside chita++: bso (the default) or cd.",
+        must_be(lambda value: isinstance(value, str), "the name of a solver"),
+        panel="Method",
+    )
+    samples: int | None = option(
+        None,
+        "Number n of rows of A; by default as many as the data allow, at most 1000.",
+        count,
+        panel="Data",
+    )
+    batch: int | None = option(
+        None,
+        f"Number m of samples averaged into one row of A; {BATCH} by default, and fewer for "
+        "the method auto if there are few samples.",
+        count,
+        panel="Data",
+        details="The given batches are split or joined to this size.",
+    )
+    ridge: float | Literal["auto"] = option(
+        "auto",
+        "Ridge penalty lambda; 'auto' chooses it by the loss on held-out samples.",
+        must_be(either((AUTO,), is_not_negative), "'auto' or a finite number of at least 0"),
+        panel="Method",
+        read=read_ridge,
+    )
+    first_order: bool | None = option(
+        None,
+        "Use the first-order term, scaled by 1/m, in the model of the loss. By default the "
+        "method auto tries both, and the other methods use it if they have one.",
+        flag,
+        panel="Method",
+    )
+    stages: int | None = option(
+        None,
+        "Number f of stages; by default 60 for auto (at most) and chita++, 1 for the others.",
+        count,
+        panel="Stages",
+    )
+    schedule: str | None = option(
+        None,
+        f"Sparsities of the stages, one of {', '.join(MESHES)}. By default the method auto "
+        "adapts them, and the other methods use polynomial.",
+        one_of(MESHES),
+        panel="Stages",
+        details="'exponential' covers half of the remaining distance in each stage, as in the "
+        "paper's experiments; 'geometric' divides the density by the same number in each.",
+    )
+    start: float = option(0.2, "Sparsity of the first stage.", share, panel="Stages")
+    hold: float = option(
+        0.0,
+        "Share of the stages, at the end, that stay at the final sparsity.",
+        share,
+        panel="Stages",
+    )
+    iterations: int | None = option(
+        None,
+        "Highest number of IHT updates per stage: by default 50 for chita-cd, 5 for chita-bso "
+        "and chita++. For cbs, the rounds of swaps: 8 by default.",
+        natural,
+        panel="Method",
+    )
+    continuation: int = option(
+        0,
+        "Number of intermediate, shrinking supports before the first support of a stage.",
+        natural,
+        panel="Method",
+        details="0 starts from the largest weights, as in the paper; about 30 help a single "
+        "stage at high sparsity.",
+    )
+    block_size: int | None = option(
+        None,
+        "Largest size of the blocks to solve in (algorithm 6); by default auto decides, and "
+        "the other methods use no blocks.",
+        count,
+        panel="Method",
+        details="Blocks do not cross layers.",
+    )
+    block_sweeps: int = option(
+        0,
+        "Highest number of rounds in which the blocks are solved in turn on the problem of all "
+        "weights; 0 solves them independently, as in the paper.",
+        natural,
+        panel="Method",
+        details="One round has most of the effect.",
+    )
+    metric: str | None = option(
+        None,
+        f"How the size of a weight is measured: {', '.join(METRICS)}; or auto, the one of "
+        "plain, fisher and lamp with the smallest held-out loss. By default auto for the "
+        "method auto, and plain for the others.",
+        one_of((AUTO, *METRICS)),
+        panel="Method",
+        details="'plain' is the absolute value; 'fisher' the saliency; 'layer' and 'channel' "
+        "the absolute value relative to the layer or the output channel; 'lamp' the score of "
+        "LAMP.",
+    )
+    drop_dead: bool | None = option(
+        None,
+        "Remove first the weights that no sample depends on. By default auto and the CHITA "
+        "methods do so, and the others do not.",
+        flag,
+        panel="Method",
+        details="These weights have a column of zeros in A. They are kept only if the support "
+        "cannot be filled otherwise, or if all columns of their layer are zero.",
+    )
+    max_loss_increase: float | None = option(
+        None,
+        "Find the sparsest network whose held-out loss exceeds that of the dense network by at "
+        "most this much; for the method auto.",
+        must_be(is_not_negative, "a finite number of at least 0"),
+        panel="Goal",
+    )
+    min_accuracy: float | None = option(
+        None,
+        "Find the sparsest network with at least this accuracy on held-out samples, in "
+        "percent; for the method auto.",
+        must_be(is_percentage, "in percent: above 1, and at most 100"),
+        panel="Goal",
+    )
+    pattern: str | None = option(
+        None,
+        "Pattern of kept weights: tiles of outputs x inputs, such as 4x1, that are kept or "
+        "removed as a whole, or N:M.",
+        lambda name, value: parse_pattern(value),
+        panel="Goal",
+        details="With N:M and a numeric `sparsity` below that of the pattern, every group of M "
+        "keeps at least N. The inputs of a convolution are the positions of its kernel times "
+        "its channels, with the channels of a position side by side.",
+    )
+    strict: bool = option(
+        False,
+        "Fail if the pattern does not divide a weight; by default such a weight stays dense, "
+        "with a warning.",
+        must_be(is_bool, "True or False"),
+        panel="Goal",
+    )
+    include: Sequence[str] | str | None = option(
+        None,
+        "Glob pattern(s) of the names of the parameters to prune.",
+        patterns,
+        panel="Layers",
+        details="By default the weights of Linear and convolution layers and of attention "
+        "projections that are not shared with an embedding.",
+        read=read_text,
+        repeatable=True,
+    )
+    exclude: Sequence[str] | str | None = option(
+        None,
+        "Glob pattern(s) of the names of parameters not to prune.",
+        patterns,
+        panel="Layers",
+        read=read_text,
+        repeatable=True,
+    )
+    allocation: str | Mapping[str, float] = option(
+        GLOBAL,
+        "How the zeros are shared among the layers: global (the method decides), uniform (the "
+        "same sparsity in each) or erk (small layers are denser).",
+        must_be(either(RULES, are_shares), f"one of {list(RULES)}, or {_SHARES}"),
+        panel="Layers",
+        details="Also a dict of glob patterns of parameter names to sparsities: the last "
+        "pattern that matches a layer counts, and the other layers share the remaining zeros. "
+        "The stages approach these sparsities in proportion.",
+        read=read_text,
+    )
+    at_least: Mapping[str, float] | None = option(
+        None,
+        "Lowest sparsity of single layers, by glob pattern of parameter names.",
+        must_be(are_shares, _SHARES),
+        panel="Layers",
+        read=read_shares,
+        repeatable=True,
+        metavar="GLOB=SPARSITY",
+    )
+    at_most: Mapping[str, float] | None = option(
+        None,
+        "Highest sparsity of single layers, by glob pattern of parameter names; 0 keeps a layer "
+        "dense.",
+        must_be(are_shares, _SHARES),
+        panel="Layers",
+        details="The weights of these layers count towards `sparsity`, unlike those of `exclude`.",
+        read=read_shares,
+        repeatable=True,
+        metavar="GLOB=SPARSITY",
+    )
+    seed: int = option(
+        0,
+        "Random seed.",
+        must_be(is_seed, "an integer from 0 to 2**64 - 1"),
+        panel="Data",
+        details="It determines the order in which batches given as a list are read, and the "
+        "starting points of CBS.",
+        least=0,
+    )
+    memory: int | str | None = option(
+        None,
+        "Most memory that the process may use, such as 8GB; on a GPU, memory of the GPU. By "
+        "default there is no limit.",
+        parse_bytes,
+        panel="Resources",
+        details="With a limit, A is kept in memory, written to a temporary file (in TMPDIR) or "
+        "computed in several passes: the fastest of these that fits. The result is the same up to "
+        "rounding.",
+        read=read_text,
+    )
+    storage: str = option(
+        "float32",
+        f"Number format in which A is stored: {', '.join(STORAGE)}.",
+        one_of(STORAGE),
+        panel="Resources",
+        details="Products are computed in full precision. 'float32' means float64 for a model "
+        "in float64.",
+    )
