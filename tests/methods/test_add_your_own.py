@@ -49,6 +49,8 @@ REGISTERED = f"{MINE}\nchita.register_method(MINE)\n"
 def registry_restored() -> Iterator[None]:
     """Methods that a test registers, and modules that it imports, are gone afterwards."""
     methods, modules = dict(METHODS), set(sys.modules)
+    for name in set(METHODS) - set(BUILT_IN):
+        del METHODS[name]
     registry._load_entry_points.cache_clear()
     yield
     registry._load_entry_points.cache_clear()
