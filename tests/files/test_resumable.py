@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.resumable import Kept, KeptRun
+from chita.files.resumable import Kept, ResumableRun
 from tests.support.messages import naming
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
@@ -22,7 +22,7 @@ class Squares:
     rows: list[int]
 
 
-class SquareFile(KeptRun[Squares]):
+class SquareFile(ResumableRun[Squares]):
     file = "squares.json"
     part = "square"
 

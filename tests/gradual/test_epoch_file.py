@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.gradual.epoch_file import EpochFile, Finished
+from chita.gradual.epoch_file import EpochFile, FinishedEpochs
 from chita.gradual.history import EpochRow
 from tests.support.messages import naming
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
 
 
-def finished(epochs: int) -> Finished:
-    return Finished(
+def finished(epochs: int) -> FinishedEpochs:
+    return FinishedEpochs(
         rows=[
             EpochRow(
                 epoch=epoch + 1,

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from chita import ChitaError
-from chita.pruning.floor import CEILING, Floor, sparsity_to_reach
+from chita.pruning.config import resolve_config
+from chita.pruning.floor import CEILING, Floor, highest_sparsity
 from tests.support.messages import naming
 
 
@@ -31,11 +32,11 @@ def test_what_holds(floor: Floor, increase: float, accuracy: float | None, holds
 
 
 def test_without_a_sparsity_the_floor_says_how_far() -> None:
-    assert sparsity_to_reach(0.7, Floor()) == 0.7
-    assert sparsity_to_reach("2:4", Floor(0.1)) == "2:4"
-    assert sparsity_to_reach(None, Floor(0.0)) == CEILING
-    assert sparsity_to_reach(None, Floor(min_accuracy=0.0)) == CEILING
+    assert resolve_config(None, {"sparsity": 0.7}).sparsity == 0.7
+    assert resolve_config(None, {"sparsity": "2:4", "max_loss_increase": 0.1}).pattern == "2:4"
+    assert highest_sparsity(Floor(0.0)) == CEILING
+    assert highest_sparsity(Floor(min_accuracy=0.0)) == CEILING
     with pytest.raises(
         ChitaError, match=naming("sparsity", None, "min_accuracy", "max_loss_increase")
     ):
-        sparsity_to_reach(None, Floor())
+        highest_sparsity(Floor())

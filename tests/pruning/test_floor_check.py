@@ -1,8 +1,9 @@
-"""The judge of a pruned network: the floor, and the accuracy on held-out samples."""
+"""A pruned network is measured on held-out samples and checked against the floor."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,20 +14,19 @@ from torch.nn import functional
 from chita import ChitaError
 from chita.model.batch import parse_batch
 from chita.model.weights import Weights
-from chita.pruning.floor import Floor
-from chita.pruning.floor_check import Judge, Measurement, accuracy_error
-from chita.pruning.held_out import HeldOut
+from chita.pruning.floor import Floor, FloorCheck, accuracy_error
+from chita.pruning.held_out import HeldOut, Measurement
 from chita.solver.ranks import ALONE
 from tests.support.messages import naming
 from tests.support.pruning import points, tiny
 
 
-def judge(model: nn.Module, batches: list[Any], floor: Floor | None) -> Judge:
+def held_out(model: nn.Module, batches: list[Any]) -> HeldOut:
     parsed = [parse_batch(number, given) for number, given in enumerate(batches)]
-    return Judge(HeldOut(model, Weights(model), parsed, functional.mse_loss, ALONE), floor)
+    return HeldOut(model, Weights(model), parsed, functional.mse_loss, ALONE)
 
 
-def test_a_judge_compares_with_the_model_it_met_first() -> None:
+def test_a_check_compares_with_the_model_at_its_start() -> None:
     """A model that gives (1, 0) for all of four samples, two of which are of class 0."""
     model = nn.Linear(3, 2)
     nn.init.zeros_(model.weight)
@@ -34,22 +34,22 @@ def test_a_judge_compares_with_the_model_it_met_first() -> None:
         model.bias.copy_(torch.tensor([1.0, 0.0]))
     x = torch.ones(4, 3)
     squares = [(x, torch.tensor([[1.0, 1.0]] * 4))]  # a loss of a half
-    found = judge(model, squares, Floor(max_loss_increase=0.25))
+    found = FloorCheck(held_out(model, squares), Floor(max_loss_increase=0.25))
     for bias, loss, accepted in ((1.0, 0.5, True), (1.7, 0.745, True), (1.8, 0.82, False)):
         with torch.no_grad():
             model.bias[0] = bias
         measured = found.measure()
         assert measured.loss == pytest.approx(loss)
-        assert (measured.accepted, found.holds()) == (accepted, accepted)
-        assert judge(model, squares, None).measure().accepted
-    assert Judge(HeldOut(model, Weights(model), [], None, ALONE), None).measure() == Measurement()
+        assert measured.accepted == accepted
+        assert held_out(model, squares).measure() == replace(measured, accepted=True)
+    assert held_out(model, []).measure() == Measurement()
 
 
-def test_a_judge_tells_the_accuracy_of_the_model_as_it_is() -> None:
+def test_a_check_measures_the_accuracy_of_the_current_model() -> None:
     x, t = points(25)
     model = tiny()
-    held_out = HeldOut(model, Weights(model), [parse_batch(0, (x, t))], None, ALONE)
-    found = Judge(held_out, Floor(min_accuracy=50.0))
+    measured_on = HeldOut(model, Weights(model), [parse_batch(0, (x, t))], None, ALONE)
+    found = FloorCheck(measured_on, Floor(min_accuracy=50.0))
     with torch.no_grad():
         model[2].bias.fill_(-99)
         model[2].bias[1] = 99  # always class 1
@@ -67,11 +67,11 @@ def test_a_floor_must_be_kept_by_one_standard_error(samples: int) -> None:
     nn.init.zeros_(model.weight)
     with torch.no_grad():
         model.bias.copy_(torch.tensor([0.0, 1.0]))  # always class 1
-    held_out = HeldOut(
+    measured_on = HeldOut(
         model, Weights(model), [parse_batch(0, (t[:, None].float(), t))], None, ALONE
     )
     for floor, kept in ((92.0, samples == 10_000), (90.0, True), (92.9, False)):
-        assert Judge(held_out, Floor(min_accuracy=floor)).holds() == kept
+        assert FloorCheck(measured_on, Floor(min_accuracy=floor)).measure().accepted == kept
     assert accuracy_error(93.0, samples) == pytest.approx(25.5 / samples**0.5, rel=0.06)
     assert accuracy_error(100.0, samples) > 0
 
@@ -87,13 +87,17 @@ def test_a_loss_must_keep_to_its_floor_by_one_standard_error() -> None:
 
     with torch.no_grad():
         model.weight.fill_(0.0)
-    held_out = HeldOut(model, Weights(model), [parse_batch(0, (x, targets))], loss, ALONE)
-    judges = {bound: Judge(held_out, Floor(max_loss_increase=bound)) for bound in (1.4, 1.6)}
+    measured_on = HeldOut(model, Weights(model), [parse_batch(0, (x, targets))], loss, ALONE)
+    checks = {
+        bound: FloorCheck(measured_on, Floor(max_loss_increase=bound)) for bound in (1.4, 1.6)
+    }
     with torch.no_grad():
         model.weight.fill_(1.0)  # the losses change by 1, -1, 1 and 3: 1 on average
     error = torch.tensor([1.0, -1.0, 1.0, 3.0]).std().item() / 2
     assert 1.4 < 1 + error < 1.9
-    assert not judges[1.4].holds() and judges[1.6].holds() == (1 + error <= 1.6)
+    assert not checks[1.4].measure().accepted and checks[1.6].measure().accepted == (
+        1 + error <= 1.6
+    )
 
 
 def test_what_is_no_classifier_is_an_error_at_once() -> None:
@@ -104,4 +108,4 @@ def test_what_is_no_classifier_is_an_error_at_once() -> None:
         ((x, t[:, None]), ("(6, 1)",)),
     ):
         with pytest.raises(ChitaError, match=naming("min_accuracy", *parts)):
-            judge(tiny(), [batch], Floor(min_accuracy=50.0))
+            FloorCheck(held_out(tiny(), [batch]), Floor(min_accuracy=50.0))

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from chita.model.batch import Batch, parse_batch
 from chita.model.weights import Weights
-from chita.pruning.held_out import HALF, SCOUT, SCOUT_LEAST, HeldOut, PartLosses
+from chita.pruning.held_out import HALF, SCREENING_LEAST, SCREENING_PART, HeldOut, PartLosses
 from chita.solver.ranks import ALONE, Ranks
 from tests.support.part_losses import losses
 from tests.support.pruning import Watch, cut, points, same, snapshot, tiny
@@ -43,16 +43,16 @@ def test_the_loss_of_other_weights_leaves_the_models_alone() -> None:
     assert found.losses_now().mean == pytest.approx(truth(Weights(model).vector()))
 
 
-def test_a_scout_looks_at_a_part() -> None:
+def test_screening_uses_a_part() -> None:
     """A quarter of many samples, but no less than few, and whole batches."""
-    w, many = Weights(tiny(seed=1)).vector(), SCOUT * SCOUT_LEAST + 400
+    w, many = Weights(tiny(seed=1)).vector(), SCREENING_PART * SCREENING_LEAST + 400
     for count, size, seen in (
-        (many, 10, many // SCOUT + 4),  # 356 samples: 36 batches of 10
+        (many, 10, many // SCREENING_PART + 4),  # 356 samples: 36 batches of 10
         (1000, 100, 300),
         (1000, 256, 256),
         (20, 2, 20),
     ):
-        found = held_out(tiny(), size, count).scout(w).mean
+        found = held_out(tiny(), size, count).screening_losses(w).mean
         assert found == pytest.approx(truth(w, seen, count))
 
 
@@ -61,7 +61,7 @@ def test_stages_take_turns_with_the_halves_of_many_samples() -> None:
     model, w, count = tiny(), Weights(tiny(seed=1)).vector(), 2 * HALF
     found = held_out(model, 100, count)
     assert found.halved
-    turns = [found.turn(stage)(w).mean for stage in range(4)]
+    turns = [found.half(stage)(w).mean for stage in range(4)]
     assert turns[:2] == turns[2:] and turns[0] != turns[1]
     x, t = points(count)
     with Weights(model).temporarily(w), torch.no_grad():
@@ -76,7 +76,7 @@ def test_few_samples_or_a_single_batch_are_not_halved(size: int, count: int) -> 
     w = Weights(tiny(seed=1)).vector()
     found = held_out(tiny(), size, count)
     assert not found.halved
-    assert found.turn(0)(w).mean == found.turn(1)(w).mean == found.losses(w).mean
+    assert found.half(0)(w).mean == found.half(1)(w).mean == found.losses(w).mean
 
 
 def test_no_gradients_are_taken_and_time_is_counted() -> None:
@@ -85,7 +85,7 @@ def test_no_gradients_are_taken_and_time_is_counted() -> None:
     assert found.seconds == 0
     found.losses_now()
     once = found.seconds
-    found.scout(Weights(model).vector())
+    found.screening_losses(Weights(model).vector())
     assert 0 < once < found.seconds
     assert not any(watch.with_gradients)
 

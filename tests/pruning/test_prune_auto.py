@@ -15,7 +15,7 @@ from chita.model.accuracy import accuracy
 from chita.paper.robustness.rescale import rescale
 from chita.paper.robustness.specimens import MLPNET_PAIRS
 from chita.pruning.config import kept_weights
-from chita.pruning.floor_check import accuracy_error
+from chita.pruning.floor import accuracy_error
 from tests.support.guarded import accuracy_of, held_out_parts, loss_of, prune
 from tests.support.messages import says
 from tests.support.pruning import (

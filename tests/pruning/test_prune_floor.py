@@ -14,9 +14,8 @@ from torch.nn import functional
 import chita
 from chita import ChitaError, PruneResult
 from chita.model.weights import Weights
-from chita.pruning.floor import CEILING
-from chita.pruning.floor_check import accuracy_error
-from chita.pruning.stage_path import CLOSE
+from chita.pruning.floor import CEILING, accuracy_error
+from chita.pruning.schedule import CLOSE
 from tests.support.guarded import Data, accuracy_of, fit, held_out_parts, loss_of, prune
 from tests.support.messages import naming, says
 from tests.support.pruning import (

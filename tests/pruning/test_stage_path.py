@@ -1,50 +1,42 @@
-"""The path of a guarded run: how far each stage goes, and the search for a floor."""
+"""The path of a run without a plan: how far each stage goes, and the search for a floor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chita.pruning.result import StageRow
-from chita.pruning.stage_path import CLOSE, FINEST, StagePath
+from chita.pruning.schedule import CLOSE, FINEST, StagePath
 
 shares = st.floats(0, 0.995)
 Loss = Callable[[float], float | None]
 
 
-def row(number: int, sparsity: float, loss: float | None, accepted: bool = True) -> StageRow:
-    return StageRow(
-        stage=number,
-        sparsity=sparsity,
-        kept=0,
-        ridge=None,
-        objective=None,
-        loss=None,
-        held_out_loss=None,
-        choice_loss=loss,
-        iterations=0,
-        converged=True,
-        jitter=0.0,
-        gradient_seconds=0.0,
-        solve_seconds=0.0,
-        accepted=accepted,
-    )
+@dataclass(frozen=True)
+class Row:
+    sparsity: float
+    choice_loss: float | None
+    accepted: bool = True
 
 
-def walk(path: StagePath, loss: Loss, floor: float = 1.0) -> list[StageRow]:
+def row(number: int, sparsity: float, loss: float | None, accepted: bool = True) -> Row:
+    return Row(sparsity, loss, accepted)
+
+
+def walk(path: StagePath, loss: Loss, floor: float = 1.0) -> list[Row]:
     """All stages, where those up to the sparsity `floor` are accepted."""
-    rows: list[StageRow] = []
+    rows: list[Row] = []
     while (sparsity := path.next(rows)) is not None:
         rows.append(row(len(rows) + 1, sparsity, loss(sparsity), sparsity <= floor))
         assert len(rows) <= path.stages
     return rows
 
 
-def sparsities(rows: list[StageRow]) -> list[float]:
+def sparsities(rows: list[Row]) -> list[float]:
     return [row.sparsity for row in rows]
 
 
@@ -81,7 +73,7 @@ def test_it_is_faster_where_the_loss_does_not_rise(
     before = walk(path, lambda _: 1.0)[: min(done, stages - 4)]
     *most, last = before
     calm = path.next(before)
-    risen = path.next([*most, row(last.stage, last.sparsity, 1.02)])
+    risen = path.next([*most, row(len(before), last.sparsity, 1.02)])
     assert calm is not None and risen is not None
     assert calm >= risen >= last.sparsity
     if len(before) > 1 and last.sparsity < target - 0.01:

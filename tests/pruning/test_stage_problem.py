@@ -13,8 +13,7 @@ import chita
 from chita.curvature.source import LocalModel
 from chita.model.layers import Axes
 from chita.pruning.auto.metrics import METRICS, Shape, metric_scale
-from chita.pruning.auto.search import Form
-from chita.pruning.stage_problem import StageProblem
+from chita.pruning.stage_problem import Formulation, StageProblem
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.division import Division
@@ -29,6 +28,13 @@ SHAPE = Shape((Axes(1, 1, 8, 6, 1), Axes(1, 1, 3, 8, 1)))
 P, N, K, BATCH = 72, 12, 20, 4
 
 
+def formulation(
+    metric: str, block_size: int | None, first_order: bool, block_sweeps: int = 0
+) -> Formulation:
+    options = Options(iterations=6, block_sweeps=block_sweeps)
+    return Formulation(options, metric, block_size, first_order)
+
+
 def stage_problem(solver: str = "bso", dtype: torch.dtype = torch.float64) -> StageProblem:
     return StageProblem(
         LocalModel(HeldMatrix(numbers(P, N).to(dtype)), alpha=1 / BATCH),
@@ -38,7 +44,6 @@ def stage_problem(solver: str = "bso", dtype: torch.dtype = torch.float64) -> St
         shape=SHAPE,
         division=Division(ALONE, Layout(SIZES)),
         algorithm=ALGORITHMS[solver],
-        options=Options(iterations=6),
     )
 
 
@@ -54,7 +59,7 @@ def test_a_form_is_the_optimiser_in_that_metric(
     metric: str, block_size: int | None, first_order: bool, solver: Any
 ) -> None:
     stage = stage_problem(solver)
-    found = stage.solve(Form(metric, block_size, first_order), 0.03)
+    found = stage.solve(formulation(metric, block_size, first_order), 0.03)
     A, w0 = stage.matrix.whole().t(), stage.w0
     scale = torch.ones_like(w0)
     if metric != "plain":
@@ -78,7 +83,7 @@ def test_a_form_is_the_optimiser_in_that_metric(
 def test_the_objective_is_that_of_the_metric() -> None:
     """1/2 |A d + alpha|^2 + n lambda / 2 |D d|^2, at the solution."""
     stage = stage_problem()
-    found = stage.solve(Form("fisher", None, True), 0.03)
+    found = stage.solve(formulation("fisher", None, True), 0.03)
     scale = metric_scale("fisher", stage.matrix, stage.w0, shape=SHAPE, columns=slice(0, P))
     d = found.w - stage.w0
     rho = stage.matrix.whole().t() @ d + 1 / BATCH
@@ -99,7 +104,7 @@ def test_a_metric_is_computed_once() -> None:
     stage = stage_problem()
     stage = with_matrix(stage, Watched(stage.matrix.whole()))
     for ridge in (0.03, 0.1):
-        stage.solve(Form("fisher", None, True), ridge)
+        stage.solve(formulation("fisher", None, True), ridge)
         assert reads == [(0, P), (0, P)]
 
 
@@ -114,7 +119,7 @@ def test_dead_columns_and_the_fisher_metric_share_one_pass() -> None:
     stage = stage_problem()
     stage = replace(with_matrix(stage, Watched(stage.matrix.whole())), drop_dead=True)
     for others, metric in enumerate(("plain", "fisher", "lamp")):
-        stage.solve(Form(metric, None, True), 0.03)
+        stage.solve(formulation(metric, None, True), 0.03)
         assert reads == [(0, P)] * (1 + others)  # one more for the magnitude of A in each metric
 
 
@@ -134,7 +139,7 @@ def test_dead_columns_might_as_well_be_deleted(metric: str, first_order: bool, s
     dead = [0, 3, 17, 40, 50, 71]
     live = [j for j in range(P) if j not in dead]
     stage = replace(with_dead(dead), algorithm=ALGORITHMS[solver])
-    found = stage.solve(Form(metric, None, first_order), 0.03)
+    found = stage.solve(formulation(metric, None, first_order), 0.03)
     A, w0, scale = stage.matrix.whole().t(), stage.w0, torch.ones(P, dtype=torch.float64)
     if metric != "plain":
         scale = metric_scale(metric, stage.matrix, w0, shape=SHAPE, columns=slice(0, P))
@@ -150,7 +155,9 @@ def test_dead_columns_might_as_well_be_deleted(metric: str, first_order: bool, s
     assert found.support.tolist() == [live[j] for j in truth.support]
     torch.testing.assert_close(found.w[live], truth.w / scale[live])
     assert not found.w[dead].any() and stage.dead.count == len(dead)
-    kept = replace(stage, drop_dead=False, _measured={}).solve(Form("plain", None, True), 0.03)
+    kept = replace(stage, drop_dead=False, _measured={}).solve(
+        formulation("plain", None, True), 0.03
+    )
     assert set(dead) <= set(kept.support.tolist())
 
 
@@ -162,7 +169,7 @@ def test_every_form_keeps_k_weights_and_live_ones_first(
 ) -> None:
     dead = list(range(30, 40))
     stage = replace(with_dead(dead), k=k)
-    form = Form(metric, blocks[0], True, blocks[1])
+    form = formulation(metric, blocks[0], True, blocks[1])
     found, (mask, support) = stage.solve(form, 0.03), stage.mask(form)
     largest = sorted(dead, key=lambda j: -float(stage.w0[j]))
     for kept, w in ((found.support, found.w), (support, mask)):
@@ -178,14 +185,14 @@ def test_every_form_keeps_k_weights_and_live_ones_first(
 def test_a_layer_of_dead_columns_alone_is_ranked_as_any_other() -> None:
     stage = with_dead([*range(5), *range(48, P)])  # the second layer
     assert stage.dead.count == 5
-    found = stage.solve(Form("plain", None, True), 0.03)
+    found = stage.solve(formulation("plain", None, True), 0.03)
     assert bool((found.support >= 48).any()) and not bool((found.support < 5).any())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_stands_still_is_w0_on_the_support(dtype: torch.dtype) -> None:
     stage = stage_problem(dtype=dtype)
-    solution = stage.solve(Form("lamp", None, True), 0.03)
+    solution = stage.solve(formulation("lamp", None, True), 0.03)
     still = stage.still(solution)
     kept = torch.zeros(P, dtype=torch.bool)
     kept[solution.support] = True

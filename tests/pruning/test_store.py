@@ -19,7 +19,7 @@ from chita import ChitaError
 from chita.methods import get_method
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
-from chita.pruning.auto.search import Forms
+from chita.pruning.stage_problem import Formulation
 from chita.pruning.storage import SOLVES, plan_work
 from chita.solver.algorithm import Layout
 from chita.solver.matrix.file import FileTarget
@@ -28,6 +28,7 @@ from chita.solver.matrix.held import HeldTarget
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
 from chita.solver.matrix.target import Demand, Store, Target
+from chita.solver.options import Options
 from tests.support.messages import naming, says
 from tests.support.pruning import cut, digits, mlpnet, points, prune_quietly, seeded, tiny
 from tests.support.wide import STATUS
@@ -158,9 +159,11 @@ N = 50
 
 
 def work_of(blocks: Any, kept: tuple[int, int], layers: tuple[int, ...] = (3000, 2000)) -> Work:
-    forms = Forms(("plain",), blocks, (True,))
-    layout = Layout(layers, forms.first.block_size)
-    return plan_work(get_method("auto"), layout, forms, n=N, kept=kept, device=CPU)
+    formulations = [
+        Formulation(Options(block_sweeps=sweeps), block_size=size) for size, sweeps in blocks
+    ]
+    layout = Layout(layers, formulations[0].block_size)
+    return plan_work(get_method("auto"), layout, formulations, n=N, kept=kept, device=CPU)
 
 
 def test_a_plan_is_for_all_forms_that_may_be_tried() -> None:

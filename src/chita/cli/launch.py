@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from chita.errors import ChitaError
-from chita.files.resumable import KeptRun
+from chita.files.resumable import ResumableRun
 from chita.files.run_folder import prepare_folder
 from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE, Made, Ranks, joined_ranks
@@ -99,7 +99,7 @@ def open_with_data(
 
 @contextmanager
 def resumable(
-    kind: type[KeptRun[Any]], out: Path | None, *, resume: bool, device: str | None
+    kind: type[ResumableRun[Any]], out: Path | None, *, resume: bool, device: str | None
 ) -> Iterator[tuple[Ranks, torch.device]]:
     """`launched`, for a command that keeps its run in a folder.
 
@@ -123,7 +123,7 @@ def resumable(
         raise typer.Exit(130) from None
 
 
-def _check_out(kind: type[KeptRun[Any]], out: Path | None, *, resume: bool) -> None:
+def _check_out(kind: type[ResumableRun[Any]], out: Path | None, *, resume: bool) -> None:
     """The folder can be written to, and no work in it would be lost: told before any is done."""
     if out is None and resume:
         raise ChitaError("--resume needs --out DIR, the folder of the run to go on with")

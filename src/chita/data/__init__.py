@@ -27,12 +27,12 @@ NAMES = (SLICE_NAME, *SOURCES)
 
 
 def load(name: str, *, progress: Progress | None = None) -> Splits:
-    """The training and test images of a data set, fetched first if need be.
+    """Return the training and test images of a data set, and download them first if needed.
 
     Args:
         name: "mnist-slice" (needs no files), "mnist" or "cifar10".
-        progress: called with the bytes received and the bytes in all (0 if unknown) of each
-            file that is downloaded from a site.
+        progress: called with the bytes received and the total bytes (0 if unknown) of each file
+            that is downloaded from a site.
     """
     if name == SLICE_NAME:
         return read_slice()

@@ -1,6 +1,6 @@
-"""Archives from elsewhere: nothing is believed before its digest is checked, or written by name.
+"""Downloaded archives: their digests are checked before they are read.
 
-Members are read into memory, never extracted, so no archive can choose where anything is written.
+Members are read into memory and never extracted, so an archive cannot choose where files go.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _DAMAGE = (tarfile.TarError, zlib.error, EOFError, OSError)
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Raise unless the file has the expected sha256."""
+    """Raise an error unless the file has the expected sha256."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
     if digest.hexdigest() != expected:
         raise ChitaError(
-            f"{path.name} is truncated or was tampered with: its sha256 is {digest.hexdigest()}, "
+            f"{path.name} is truncated or modified: its sha256 is {digest.hexdigest()}, "
             f"expected {expected}"
         )
 
 
 def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
-    """The contents of the named regular files of a compressed tar archive.
+    """Return the contents of the named regular files of a compressed tar archive.
 
-    One pass over the archive: going back in a compressed one means to start again.
+    This takes one pass, because seeking back in a compressed archive means reading it again.
     """
     found: dict[str, bytes] = {}
     try:
@@ -44,15 +44,15 @@ def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
                     assert file is not None  # a regular file always has contents
                     found[member.name] = file.read()
     except _DAMAGE as error:
-        raise ChitaError(f"{path.name} is no readable tar archive: {error}") from error
+        raise ChitaError(f"{path.name} is not a readable tar archive: {error}") from error
     if missing := sorted(set(names) - set(found)):
         raise ChitaError(f"{path.name} has no regular file {', '.join(missing)}")
     return found
 
 
 def gunzip(path: Path) -> bytes:
-    """The content of a gzip file."""
+    """Return the content of a gzip file."""
     try:
         return gzip.decompress(path.read_bytes())
     except _DAMAGE as error:
-        raise ChitaError(f"{path.name} is no readable gzip file: {error}") from error
+        raise ChitaError(f"{path.name} is not a readable gzip file: {error}") from error

@@ -16,21 +16,21 @@ _RECORD = 1 + 3 * 32 * 32
 
 
 def read_cifar(path: Path) -> tuple[Tensor, Tensor]:
-    """The images, (N, 3, 32, 32) uint8, and the labels, (N,) uint8, of one file."""
+    """Return the images, (N, 3, 32, 32) uint8, and the labels, (N,) uint8, of one file."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ChitaError(f"cannot read the CIFAR-10 file {path}: {error}") from error
     if not content or len(content) % _RECORD:
         raise ChitaError(
-            f"{path} is truncated or no CIFAR-10 binary file: its {len(content)} bytes are not "
+            f"{path} is truncated or not a CIFAR-10 file: its {len(content)} bytes are not "
             f"whole records of {_RECORD}"
         )
     records = torch.from_numpy(np.frombuffer(content, np.uint8).reshape(-1, _RECORD).copy())
     labels = records[:, 0].clone()
     if labels.max() >= CLASSES:
         raise ChitaError(
-            f"{path} is damaged or no CIFAR-10 binary file: it has the label {int(labels.max())}, "
+            f"{path} is damaged or not a CIFAR-10 file: it has the label {int(labels.max())}, "
             f"labels are below {CLASSES}"
         )
     return records[:, 1:].reshape(-1, *_SHAPE), labels
@@ -40,7 +40,7 @@ def write_cifar(path: Path, images: Tensor, labels: Tensor) -> None:
     """Write images, (N, 3, 32, 32) uint8, and labels, (N,) below 10, as one file."""
     if images.dtype != torch.uint8 or images.shape != (len(labels), *_SHAPE):
         raise ChitaError(
-            f"a CIFAR-10 file holds uint8 images of shape ({len(labels)}, 3, 32, 32), one a label, "
+            f"a CIFAR-10 file has uint8 images of shape ({len(labels)}, 3, 32, 32), one a label, "
             f"got {images.dtype} of shape {tuple(images.shape)}"
         )
     records = torch.cat([labels.to(torch.uint8)[:, None], images.reshape(len(images), -1)], dim=1)

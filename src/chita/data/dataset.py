@@ -1,4 +1,4 @@
-"""Labelled images, in memory or elsewhere, and batches of them as the networks take them."""
+"""Labelled images, in memory or in files, and normalised batches of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Images(Protocol):
-    """What batches are made of: labelled uint8 images, wherever they are stored."""
+    """Labelled uint8 images, in any storage."""
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -26,13 +26,13 @@ class Images(Protocol):
         """The standard deviation of each channel that networks expect."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of images."""
 
     def shuffled(self, seed: int) -> Images:
-        """The same images in an order drawn from the seed."""
+        """Return the same images in an order drawn from the seed."""
 
     def to(self, device: torch.device | str) -> Images:
-        """The same images, held on `device` if they are held at all."""
+        """Return the same images, on `device` if they are in memory."""
 
     def read(
         self,
@@ -42,19 +42,19 @@ class Images(Protocol):
         augment: Augmentation | None,
         generator: torch.Generator,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of (B, C, H, W) uint8 images and (B,) int64 labels.
+        """Yield batches of (B, C, H, W) uint8 images and (B,) int64 labels.
 
         Args:
-            order: (K,) the images to read.
-            batch_size: at most so many in a batch.
-            augment: what is done to the images.
-            generator: on the CPU, of the augmentation.
+            order: (K,) the indices of the images to read.
+            batch_size: the most images in a batch.
+            augment: the augmentation of the images.
+            generator: the CPU generator of the augmentation.
         """
 
 
 @dataclass(frozen=True)
 class ImageData:
-    """Images as they are stored, with the normalisation that networks expect.
+    """Images in memory, with the normalisation that networks expect.
 
     Args:
         images: (N, C, H, W) uint8.
@@ -84,12 +84,12 @@ class ImageData:
         return len(self.images)
 
     def shuffled(self, seed: int) -> ImageData:
-        """The same images in an order drawn from the seed."""
+        """Return the same images in an order drawn from the seed."""
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         return replace(self, images=self.images[order], labels=self.labels[order])
 
     def to(self, device: torch.device | str) -> ImageData:
-        """The same images on `device`."""
+        """Return the same images on `device`."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
     def read(
@@ -100,7 +100,7 @@ class ImageData:
         augment: Augmentation | None,
         generator: torch.Generator,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of images and labels, where the images are; see `Images`."""
+        """Yield batches of images and labels on the device of the images (see `Images`)."""
         order = order.to(self.images.device)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]
@@ -112,26 +112,26 @@ class ImageData:
 
 @dataclass(frozen=True)
 class Splits:
-    """The two halves of a data set."""
+    """The training and test images of a data set."""
 
     train: Images
     test: Images
 
 
 class Batches:
-    """Normalised float32 batches `(inputs, targets)` of a data set, iterable again and again.
+    """Normalised float32 batches `(inputs, targets)` of a data set, for any number of iterations.
 
-    Iteration i of two `Batches` with the same arguments gives the same batches, whatever became
-    of the iterations before it.
+    Iteration i of two `Batches` with the same arguments gives the same batches, even if earlier
+    iterations were not completed.
 
     Args:
         data: the images; those in memory are moved to `device` once.
-        batch_size: images in a batch; the last one may have fewer.
-        shuffle: a new order for each iteration, instead of that of the data.
-        augment: what is done to the uint8 images before normalisation.
-        seed: of the orders and the augmentation.
-        limit: images in one iteration: the first ones of the order.
-        device: where the batches are made.
+        batch_size: the images in a batch; the last one may have fewer.
+        shuffle: use a new order for each iteration instead of that of the data.
+        augment: the augmentation of the uint8 images before normalisation.
+        seed: the seed of the orders and the augmentation.
+        limit: the number of images in one iteration, the first ones of the order.
+        device: the device of the batches.
     """
 
     def __init__(
@@ -169,12 +169,12 @@ class Batches:
         return self.augment is None
 
     def __len__(self) -> int:
-        """Batches in one iteration."""
+        """Return the number of batches in one iteration."""
         return -(-self.samples // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        # Each iteration has a generator of its own, so that one that was broken off, or runs
-        # beside another, changes nothing for the others.
+        # Each iteration has its own generator, so that an incomplete or concurrent iteration does
+        # not affect the others.
         own_seed = int(torch.randint(2**62, (), generator=self._seeds))
         return self._batches(torch.Generator().manual_seed(own_seed))
 

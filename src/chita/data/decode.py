@@ -1,4 +1,4 @@
-"""Picture files to tensors, by Pillow; the files may be damaged or hostile."""
+"""Decode image files to tensors with Pillow; the files may be damaged or hostile."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 from chita.errors import ChitaError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".tif", ".tiff", ".webp")
-# Pillow knows more formats, some of which run other programs. WebP may be missing from it: last,
-# so that the others are tried before that shows.
+# Pillow supports more formats, some of which run other programs. WebP is last because a build of
+# Pillow may lack it, so the others are tried first.
 _FORMATS = ("JPEG", "PNG", "BMP", "PPM", "TIFF", "WEBP")
 
 
 def require_pillow(use: str) -> None:
-    """Raise, with what needs it, unless Pillow is installed."""
+    """Raise an error that names the use if Pillow is not installed."""
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
@@ -25,10 +25,10 @@ def require_pillow(use: str) -> None:
 
 
 def decode(path: str) -> Tensor:
-    """The picture in a file as (3, H, W) uint8, its colours as RGB whatever the file has.
+    """Return the image in a file as (3, H, W) uint8, converted to RGB.
 
-    Raises an exception of any type if the file cannot be read, is incomplete, or claims so many
-    pixels that Pillow takes it for a decompression bomb.
+    Raise an exception of any type if the file cannot be read, is incomplete, or claims so many
+    pixels that Pillow considers it a decompression bomb.
     """
     from PIL import Image
 
@@ -36,7 +36,9 @@ def decode(path: str) -> Tensor:
         warnings.simplefilter("ignore")  # about metadata, mostly
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path, formats=_FORMATS) as picture:
-            if picture.mode.startswith("I"):  # 16 bits of grey, which Pillow would clip, not scale
+            if picture.mode.startswith(
+                "I"
+            ):  # 16 bits of grey, which Pillow would clip instead of scale
                 grey = (np.array(picture) >> 8).clip(0, 255).astype(np.uint8)
                 pixels = np.repeat(grey[:, :, None], 3, axis=2)
             else:

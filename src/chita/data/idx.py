@@ -20,7 +20,7 @@ _UNSIGNED_BYTE = 8
 
 
 def decode_idx(content: bytes, name: str) -> Tensor:
-    """The uint8 tensor in the bytes of an idx file; `name` is the file to blame in errors."""
+    """Return the uint8 tensor in the bytes of an idx file; `name` is the file in error messages."""
     if len(content) < 4 or content[:3] != bytes((0, 0, _UNSIGNED_BYTE)):
         raise ChitaError(
             f"{name} is not an idx file of unsigned bytes: it starts with "
@@ -40,7 +40,7 @@ def decode_idx(content: bytes, name: str) -> Tensor:
 
 
 def encode_idx(values: Tensor) -> bytes:
-    """The bytes of the idx file of a uint8 tensor of any shape."""
+    """Return the bytes of the idx file of a uint8 tensor of any shape."""
     if values.dtype != torch.uint8 or values.ndim == 0:
         raise ChitaError(
             f"an idx file holds uint8 values with at least one axis, got {values.dtype} of shape "
@@ -51,7 +51,7 @@ def encode_idx(values: Tensor) -> bytes:
 
 
 def read_idx(path: Path) -> Tensor:
-    """The uint8 tensor in the idx file at `path`."""
+    """Return the uint8 tensor in the idx file at `path`."""
     try:
         content = path.read_bytes()
     except OSError as error:

@@ -30,16 +30,16 @@ Pixels = npt.NDArray[np.uint8]
 class ImageFiles:
     """Labelled image files.
 
-    Files that cannot be decoded are left out, with a warning when they are met first, and an error
-    once they are more than 1 % of all.
+    Files that cannot be decoded are skipped with a warning, and raise an error if they are more
+    than 1 % of all.
 
     Args:
-        folder: what the names of the files are relative to.
+        folder: the folder that the names of the files are relative to.
         files: (N,) names.
         labels: (N,) int64.
-        preprocessing: of the network that sees the images.
-        workers: processes that decode.
-        unreadable: the names of files that could not be decoded so far.
+        preprocessing: the preprocessing of the network.
+        workers: the number of processes that decode.
+        unreadable: the names of the files that could not be decoded so far.
     """
 
     folder: Path
@@ -63,16 +63,16 @@ class ImageFiles:
         return len(self.files)
 
     def __getitem__(self, chosen: Tensor) -> ImageFiles:
-        """The images of (K,) indices."""
+        """Return the images of (K,) indices."""
         files = [self.files[i] for i in chosen.tolist()]
         return replace(self, files=files, labels=self.labels[chosen], unreadable=set())
 
     def shuffled(self, seed: int) -> ImageFiles:
-        """The same images in an order drawn from the seed."""
+        """Return the same images in an order drawn from the seed."""
         return self[torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))]
 
     def to(self, device: torch.device | str) -> ImageFiles:
-        """Itself: nothing is held in memory."""
+        """Return the same images, which are not in memory."""
         return self
 
     def read(
@@ -83,14 +83,14 @@ class ImageFiles:
         augment: Augmentation | None,
         generator: torch.Generator,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Batches of images and labels; see `Images`.
+        """Yield batches of images and labels (see `Images`).
 
         Args:
-            order: (K,) the images to read.
-            batch_size: at most so many in a batch: unreadable ones are missing from it.
-            augment: takes one image at a time, (1, 3, H, W) as it is in its file, to the size of
-                the preprocessing; the crop for evaluation is taken without it.
-            generator: of the augmentation, which does not depend on the number of workers.
+            order: (K,) the indices of the images to read.
+            batch_size: the most images in a batch; unreadable ones are missing from it.
+            augment: maps one image at a time, (1, 3, H, W) as in its file, to the size of the
+                preprocessing; by default the crop for evaluation is used.
+            generator: the generator of the augmentation, independent of the number of workers.
         """
         seed = int(torch.randint(2**62, (), generator=generator))
         part = self[order]
@@ -101,7 +101,7 @@ class ImageFiles:
             batch_size,
             num_workers=min(self.workers, batches),
             collate_fn=_stack,
-            generator=generator,  # or else the workers' seeds come from the global one
+            generator=generator,  # by default the workers' seeds come from the global one
         )
         met: list[str] = []
         try:
@@ -117,7 +117,7 @@ class ImageFiles:
                     )
                 if images is not None:
                     yield torch.from_numpy(images), part.labels[positions]
-        finally:  # the reader may break off
+        finally:  # the iteration may end early
             if met and not self._too_many_unreadable():
                 logger.warning(
                     "%d of the %d images in %s cannot be read and are left out: %s",
@@ -129,7 +129,7 @@ class ImageFiles:
 
 
 class _Decoding(Dataset[tuple[int, Pixels | None]]):
-    """What a worker does: the image at each position of an order, cropped; None if unreadable."""
+    """The data set of a worker: the cropped image at each position, None if unreadable."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class _Decoding(Dataset[tuple[int, Pixels | None]]):
     def __getitem__(self, position: int) -> tuple[int, Pixels | None]:
         try:
             image = decode(os.path.join(self.folder, self.files[position]))  # noqa: PTH118
-        except Exception as error:  # Pillow raises nearly anything on a damaged file
+        except Exception as error:  # Pillow raises many types of errors on a damaged file
             logger.info("%s: %s", self.files[position], error)
             return position, None
         if self.augment is None:
@@ -165,9 +165,9 @@ class _Decoding(Dataset[tuple[int, Pixels | None]]):
 def _stack(
     items: list[tuple[int, Pixels | None]],
 ) -> tuple[Pixels | None, list[int], list[int]]:
-    """One array of the images that could be read, their positions, and those of the others.
+    """Return the readable images as one array, their positions, and those of the others.
 
-    An array goes through a pipe; a tensor would need shared memory, which containers often lack.
+    An array is sent through a pipe; a tensor would need shared memory, which containers often lack.
     """
     images = [image for _, image in items if image is not None]
     positions = [position for position, image in items if image is not None]
@@ -176,5 +176,5 @@ def _stack(
 
 
 def some(names: list[str]) -> str:
-    """The first few names, for a message."""
+    """Return the first few names for a message."""
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

@@ -1,7 +1,7 @@
 """Images in class folders, whose sorted names are the class indices.
 
-`DIR/train` and `DIR/val` hold class folders each, or `DIR` holds them and a share of the images
-is split off to test with.
+Either `DIR/train` and `DIR/val` contain class folders, or `DIR` contains them and a share of the
+images is used as the test set.
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ def image_folder(
     classes: int | None = None,
     workers: int | None = None,
 ) -> Splits:
-    """The images of `folder/train` and `folder/val`, or of one folder of class folders, split.
+    """Return the images of `folder/train` and `folder/val`, or split those of one folder.
 
     Args:
-        folder: where the images are.
-        preprocessing: of the network that sees them.
+        folder: the folder of the images.
+        preprocessing: the preprocessing of the network.
         val_split: the share of the images of one folder that becomes the test set.
-        seed: of the choice of that share.
-        classes: how many the network tells apart: more folders are an error, fewer a warning.
-        workers: processes that decode, 0 for none; one for each CPU, at most 8, by default.
+        seed: the seed of the choice of that share.
+        classes: the classes of the network: more folders are an error, fewer a warning.
+        workers: the number of processes that decode, 0 for none; by default one for each CPU, at
+            most 8.
     """
     require_pillow("folders of images")
     folder = Path(folder)
     if not folder.is_dir():
-        raise ChitaError(f"image folder {folder} does not exist or is no folder")
+        raise ChitaError(f"image folder {folder} does not exist or is not a folder")
     if workers is None:
         workers = min(_cpus(), _MOST_WORKERS)
     if workers < 0:
@@ -54,7 +55,7 @@ def image_folder(
     if train.is_dir() and val.is_dir():
         if val_split is not None:
             raise ChitaError(
-                f"val_split is {val_split}, but {folder} has train and val: leave it out, or give "
+                f"val_split is {val_split}, but {folder} has train and val: omit val_split, or give "
                 f"{train} as the folder"
             )
         names = _class_names(train, classes)
@@ -74,29 +75,29 @@ def image_folder(
 
 
 def _cpus() -> int:
-    """Those this process may use, where the system tells."""
+    """Return the number of CPUs that this process may use, if the system reports it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _class_names(folder: Path, classes: int | None = None) -> list[str]:
-    """The class folders, which must not be more than `classes`."""
+    """Return the class folders, which must not be more than `classes`."""
     names = sorted(entry.name for entry in _entries(folder) if Path(entry).is_dir())
     if not names:
         raise ChitaError(
             f"{folder} has no class folders: put the images of each class into a folder of its own"
         )
-    counts = f"{folder} has {len(names)} class folders, but the network tells {classes} apart"
+    counts = f"{folder} has {len(names)} class folders, but the network has {classes} classes"
     if classes is not None and len(names) > classes:
-        raise ChitaError(f"{counts}: give a folder with at most so many")
+        raise ChitaError(f"{counts}: give a folder with at most as many")
     if classes is not None and len(names) < classes:
-        logger.warning("%s: taken for its first classes, in the order of the names", counts)
+        logger.warning("%s: they are used as its first classes, in the order of the names", counts)
     return names
 
 
 def _scan(folder: Path, names: list[str], preprocessing: Preprocessing, workers: int) -> ImageFiles:
-    """The files in the class folders, by class and name. A class may lack a folder."""
+    """Return the files in the class folders, by class and name; a class may have no folder."""
     files: list[str] = []
     labels: list[int] = []
     for label, name in enumerate(names):
@@ -124,7 +125,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    # A link that leads nowhere is an image that cannot be read, not one that is not there.
+    # A broken link counts as an unreadable image, not as a missing one.
     return entry.name.lower().endswith(SUFFIXES) and (entry.is_symlink() or entry.is_file())
 
 

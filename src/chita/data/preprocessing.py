@@ -1,4 +1,4 @@
-"""From an image of any size to a network's input: crops, normalisation, augmentation."""
+"""Preprocessing of images for a network: crops, normalisation and augmentation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-# Of a long, narrow picture only the middle matters; resized as a whole it might fill the memory.
+# Only the middle of a long, narrow image is used; resizing all of it could exhaust the memory.
 _LONGEST = 4
 _AREAS = (0.08, 1.0)
 _RATIOS = (3 / 4, 4 / 3)
@@ -18,11 +18,11 @@ _TRIES = 10
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How a network wants its pictures.
+    """The preprocessing of images for a network.
 
     Args:
-        size: of the square input.
-        resize: what the shorter side is resized to before the centre is cropped.
+        size: the size of the square input.
+        resize: the length of the shorter side before the centre is cropped.
         mean: mean of each channel, of pixels scaled to [0, 1].
         std: standard deviation of each channel.
     """
@@ -33,7 +33,7 @@ class Preprocessing:
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
 
     def centre(self, image: Tensor) -> Tensor:
-        """The crop for evaluation: (3, H, W) uint8 to (3, size, size)."""
+        """Return the crop for evaluation: (3, H, W) uint8 to (3, size, size)."""
         shorter = min(image.shape[1:])
         image = _middle(image, *(min(side, _LONGEST * shorter) for side in image.shape[1:]))
         height, width = (self.resize * side // shorter for side in image.shape[1:])
@@ -42,19 +42,19 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """The augmentation of ImageNet: a random part of each image, resized, mirrored half the time.
+    """The augmentation of ImageNet: a random part of each image, resized, half of them mirrored.
 
-    The part has 8 to 100 % of the area, evenly, and an aspect ratio of 3/4 to 4/3, evenly in its
-    logarithm.
+    The area of the part is uniform in 8 to 100 % of the image, and its aspect ratio is log-uniform
+    in 3/4 to 4/3.
 
     Args:
-        size: of the square that comes out.
+        size: the size of the square result.
     """
 
     size: int = 224
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """(N, C, H, W) uint8 images of any size to (N, C, size, size)."""
+        """Map (N, C, H, W) uint8 images of any size to (N, C, size, size)."""
         return torch.stack([self._crop(image, generator) for image in images])
 
     def _crop(self, image: Tensor, generator: torch.Generator) -> Tensor:
@@ -63,7 +63,7 @@ class RandomResizedCrop:
 
 
 def _random_part(image: Tensor, generator: torch.Generator) -> Tensor:
-    """A part of random area and shape, or the middle where no such part fits."""
+    """Return a part of random area and shape, or the middle if no such part fits."""
     height, width = image.shape[1:]
     for _ in range(_TRIES):
         draws = torch.rand(4, generator=generator).tolist()
@@ -78,13 +78,13 @@ def _random_part(image: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _middle(image: Tensor, height: int, width: int) -> Tensor:
-    """The central part of that size."""
+    """Return the central part of that size."""
     top, left = round((image.shape[1] - height) / 2), round((image.shape[2] - width) / 2)
     return image[:, top : top + height, left : left + width]
 
 
 def _resized(image: Tensor, height: int, width: int) -> Tensor:
-    """Bilinear with antialiasing, which is what Pillow does."""
+    """Resize by bilinear interpolation with antialiasing, as Pillow does."""
     return F.interpolate(image[None], (height, width), mode="bilinear", antialias=True)[0]
 
 
@@ -95,7 +95,7 @@ def pad_crop_flip(images: Tensor, generator: torch.Generator) -> Tensor:
     """Shift every image by up to 4 pixels each way and mirror it with probability one half.
 
     Args:
-        images: (N, C, H, W), any type; what is shifted in is zero, black before normalisation.
+        images: (N, C, H, W), any type; shifted-in pixels are zero, black before normalisation.
         generator: a CPU generator, so that the choices are the same on every device.
     """
     top, left = torch.randint(2 * PADDING + 1, (2, len(images)), generator=generator)

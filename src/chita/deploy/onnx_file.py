@@ -1,4 +1,4 @@
-"""ONNX files, checked against what onnxruntime makes of them (the extra `onnx`)."""
+"""Export to ONNX files, checked against onnxruntime (the extra `onnx`)."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from chita.model.forward import Example, evaluating
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-TOLERANCE = 1e-4  # of the largest output, in float32
+TOLERANCE = 1e-4  # the allowed difference relative to the largest output, in float32
 
 
 def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
-    """Write a model as an ONNX file, and run that on the example.
+    """Write a model as an ONNX file, and check it on the example.
 
-    The batch, dimension 0 of every input, may have another size in the file unless that of the
-    example is 1, or the model fixes it.
+    The exported model accepts any batch size (dimension 0 of every input), unless that of the
+    example is 1 or the model fixes it.
 
     Args:
-        model: exported in eval mode; its weights go into the file, zeros and all.
+        model: the model, exported in eval mode with all weights, including zeros.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
-        path: ends in .onnx; appears whole or not at all.
+        path: the file, which must end in .onnx and is written atomically.
 
     Returns:
         The largest difference between onnxruntime's outputs and the model's, in units of the
         largest output.
 
     Raises:
-        ChitaError: a package is missing, the model cannot be exported, or the difference is above
-            1e-4, or what half precision makes it; then nothing is written.
+        ChitaError: a package is missing, the model cannot be exported, or the difference exceeds
+            the tolerance (1e-4, more in half precision). No file is written then.
     """
     path = as_path(path)
     prepare_file(path, ".onnx")
@@ -57,15 +57,15 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
     allowed = max(TOLERANCE, rounding(wanted))
     if not worst <= allowed:
         raise ChitaError(
-            f"the ONNX file is not written: onnxruntime's outputs differ from the model's by "
-            f"{worst:.1e} of the largest, and {allowed:.0e} is allowed"
+            f"the ONNX file is not written: the outputs of onnxruntime differ from the model's by "
+            f"{worst:.1e} of the largest, but only {allowed:.0e} is allowed"
         )
     write_whole(path, content)
     return worst
 
 
 def onnx_bytes(model: nn.Module, example: Example) -> bytes:
-    """The model as the content of an ONNX file."""
+    """Return the content of the model's ONNX file."""
     _need("onnx", "onnxscript")
     keywords = dict(example) if isinstance(example, Mapping) else None
     args = () if keywords is not None else example if isinstance(example, tuple) else (example,)
@@ -78,14 +78,16 @@ def onnx_bytes(model: nn.Module, example: Example) -> bytes:
             )
             assert program is not None
             program.save(file, external_data=False)
-        except Exception as error:  # the exporter raises nearly anything
-            reason = str(error.__cause__ or error).splitlines()[0]  # the rest is advice to authors
+        except Exception as error:  # the exporter raises many types of errors
+            reason = str(error.__cause__ or error).splitlines()[
+                0
+            ]  # the rest is for developers of the exporter
             raise ChitaError(f"the model cannot be exported to ONNX: {reason}") from error
         return file.read_bytes()
 
 
 def open_onnx(content: bytes) -> InferenceSession:
-    """An ONNX file ready to run on the CPU, with as many threads as PyTorch has."""
+    """Open an ONNX file for the CPU, with as many threads as PyTorch uses."""
     _need("onnxruntime")
     import onnxruntime
 
@@ -96,7 +98,7 @@ def open_onnx(content: bytes) -> InferenceSession:
 
 
 def run_onnx(session: InferenceSession, example: Example) -> list[Tensor]:
-    """The outputs of an ONNX file for an example, in order."""
+    """Return the outputs of an ONNX file for an example, in order."""
     names = [given.name for given in session.get_inputs()]
     with _as_chita_error("run"):
         arrays = [tensor.detach().cpu().numpy() for tensor in tensors_of(example)]
@@ -106,7 +108,7 @@ def run_onnx(session: InferenceSession, example: Example) -> list[Tensor]:
 
 @contextlib.contextmanager
 def _as_chita_error(what: str) -> Iterator[None]:
-    """Its exceptions have no base but Exception, and half precision is none of numpy's."""
+    """Convert exceptions of onnxruntime, whose only base class is Exception, to ChitaError."""
     try:
         yield
     except Exception as error:
@@ -115,13 +117,13 @@ def _as_chita_error(what: str) -> Iterator[None]:
 
 
 def _free_batch(tensor: Tensor) -> dict[int, Any]:
-    """Which dimensions of an input may have another size: the exporter takes a 1 as fixed."""
+    """Return the dimensions of an input whose size may vary; the exporter fixes a size of 1."""
     return {0: torch.export.Dim.AUTO} if tensor.ndim and len(tensor) > 1 else {}
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's chatter about itself and packages that nobody needs."""
+    """Suppress messages of the exporter about itself and optional packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

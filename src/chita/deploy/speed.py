@@ -1,4 +1,4 @@
-"""A pruned model timed against the dense one, on every path that this machine has."""
+"""Time a pruned model against the dense one, on every path that this machine supports."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Comparison:
     """All paths on one example.
 
     Attributes:
-        batch: the samples in the example.
+        batch: the number of samples in the example.
         timings: the seconds of each path; "dense" is the first.
-        differences: of the outputs from the dense ones, in units of the largest.
-        left_out: paths that were not timed, and why.
-        layers: what `chita.accelerate` chose.
+        differences: the differences from the dense outputs, in units of the largest output.
+        left_out: the paths that were not timed, with the reason.
+        layers: the choices of `chita.accelerate`.
     """
 
     batch: int
@@ -45,15 +45,15 @@ class Comparison:
 
     @property
     def best(self) -> str | None:
-        """The path to use; None if nothing gains."""
+        """The fastest path; None if no path is faster than dense."""
         return winner(self.timings, DENSE)
 
     @property
     def advice(self) -> str:
-        """What to use, in words."""
+        """A recommendation in words."""
         best = self.best
         if best is None:
-            return f"batch {self.batch}: nothing gains, stay with dense"
+            return f"batch {self.batch}: nothing gains, use dense"
         low, median, high = self.timings[best].gains(self.timings[DENSE])
         return (
             f"batch {self.batch}: use {best}, {median:.2f} times as fast as dense "
@@ -61,7 +61,7 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Convert to a dict for JSON."""
         return {
             "batch": self.batch,
             "use": self.best or DENSE,
@@ -84,12 +84,12 @@ def measure_speed(model: nn.Module, example: Example, batch: int) -> Comparison:
     """Time the model on the example, dense and on every path, in one run.
 
     Args:
-        model: with the zeros in its weights.
-        example: as for `chita.accelerate`.
-        batch: how many samples it holds.
+        model: the pruned model.
+        example: the inputs (see `chita.accelerate`).
+        batch: the number of samples in the example.
 
     Raises:
-        ChitaError: the model fails on the example, or answers it differently each time.
+        ChitaError: the model fails on the example, or its outputs differ from call to call.
     """
     with evaluating(model):
         check_example(model, example)
@@ -116,10 +116,10 @@ def compare(
     left_out: Mapping[str, str],
     layers: list[LayerChoice],
 ) -> Comparison:
-    """Time the paths, of which "dense" is one; those that fail or give something else are not.
+    """Time the paths, including "dense", except those that fail or give other outputs.
 
     Raises:
-        ChitaError: the dense path itself gives something else the second time.
+        ChitaError: the outputs of the dense path differ from call to call.
     """
     wanted = paths[DENSE]()
     ways, differences, reasons = {}, {}, dict(left_out)
@@ -135,14 +135,14 @@ def compare(
             reasons[name] = f"differs by {difference(found, wanted):.1e}"
     if DENSE not in ways:
         raise ChitaError(
-            "paths are compared by their outputs, and the model's own differ from one call to the "
-            f"next ({reasons[DENSE]}): take what is random out of it"
+            "paths are compared by their outputs, but the model's outputs differ from one call to "
+            f"the next ({reasons[DENSE]}): remove its random operations"
         )
     return Comparison(batch, race(ways, device), differences, reasons, layers)
 
 
 def _how_to(path: str) -> str:
-    """Where to find a path."""
+    """Return the call or command that gives a path."""
     if path == ONNX:
         return "chita export"
     form = f", form={path!r}" if path in FORMS else ""
@@ -150,9 +150,9 @@ def _how_to(path: str) -> str:
 
 
 def _onnx_path(model: nn.Module, example: Example) -> Path:
-    """onnxruntime on the CPU."""
+    """Return a path that runs onnxruntime on the CPU."""
     if device_of(model).type != "cpu":
-        raise ChitaError("runs on the CPU here")
+        raise ChitaError("runs on the CPU only")
     return partial(run_onnx, open_onnx(onnx_bytes(model, example)), example)
 
 

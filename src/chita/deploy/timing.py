@@ -1,4 +1,4 @@
-"""Timing: several ways to do the same work, timed in turns until one of them has won."""
+"""Timing: time several ways to do the same work in alternating turns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def timed(work: Callable[[], Result], device: torch.device) -> tuple[Result, float]:
-    """What the work gives, and the seconds it takes."""
+    """Return the result of the work, and the seconds it takes."""
     _wait(device)
     began = perf_counter()
     result = work()
@@ -23,20 +23,20 @@ def timed(work: Callable[[], Result], device: torch.device) -> tuple[Result, flo
 
 
 def _wait(device: torch.device) -> None:
-    """Until all that was asked of a GPU is done."""
+    """Wait until a GPU has finished all of its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-WARM_UP = 3  # calls before the clock runs
-SHORTEST = 1e-4  # seconds that a way has in a turn, at least
-BUDGET = 0.5  # seconds for each way, if that leaves enough turns
-TURNS = (11, 51)  # at least and at most
+WARM_UP = 3  # calls before timing starts
+SHORTEST = 1e-4  # the least seconds of one way in a turn
+BUDGET = 0.5  # seconds for each way, if that allows enough turns
+TURNS = (11, 51)  # the least and the most turns
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of a call, one figure for each turn."""
+    """The seconds of a call in each turn."""
 
     seconds: tuple[float, ...]
 
@@ -51,24 +51,24 @@ class Timing:
         return high - low
 
     def gains(self, other: Timing) -> tuple[float, float, float]:
-        """How many times as fast as `other`, turn by turn: the quartiles."""
+        """Return the quartiles of the speed relative to `other`, turn by turn."""
         return quartiles([b / a for a, b in zip(self.seconds, other.seconds, strict=True)])
 
     def beats(self, other: Timing) -> bool:
-        """Whether the gain exceeds its spread: faster in three turns of four, and by the medians.
+        """Return whether this is faster in three turns of four, and by the medians.
 
-        A turn holds both, so that a slow moment of the machine does not hide a gain, nor make one.
+        Each turn times both, so a slow moment of the machine neither hides a gain nor makes one.
         """
         return self.gains(other)[0] > 1 and self.median < other.median
 
     def to_dict(self) -> dict[str, float]:
-        """Ready for JSON."""
+        """Convert to a dict for JSON."""
         low, median, high = quartiles(self.seconds)
         return {"low": low, "median": median, "high": high}
 
 
 def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
-    """The first quartile, the median and the third."""
+    """Return the first quartile, the median and the third quartile."""
     low, median, high = statistics.quantiles(figures, n=4)
     return low, median, high
 
@@ -76,15 +76,15 @@ def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
 def race(
     ways: Mapping[str, Callable[[], object]], device: torch.device, *, budget: float = BUDGET
 ) -> dict[str, Timing]:
-    """Time each way, all of them in each turn, so that a slow moment of the machine hits all.
+    """Time all ways in each turn, so that a slow moment of the machine affects all of them.
 
-    In a turn each way is called as often as the slowest has time for one call: all are exposed
-    alike to what else the machine does.
+    In a turn, each way runs for as long as one call of the slowest way takes, so that other work of
+    the machine affects all ways equally.
 
     Args:
         ways: the work, by the name of each way to do it.
-        device: where it is done; a GPU is waited for.
-        budget: seconds for each way, if that leaves enough turns.
+        device: the device of the work; timing waits for a GPU.
+        budget: the seconds for each way, if that allows enough turns.
     """
     single = {name: _warm_up(work, device) for name, work in ways.items()}
     length = max(SHORTEST, *single.values())
@@ -98,7 +98,7 @@ def race(
 
 
 def winner(timings: Mapping[str, Timing], dense: str) -> str | None:
-    """The fastest of those that beat `dense`; None if nothing does."""
+    """Return the fastest way that beats `dense`; None if no way does."""
     better = {
         name: timing.median for name, timing in timings.items() if timing.beats(timings[dense])
     }
@@ -106,14 +106,14 @@ def winner(timings: Mapping[str, Timing], dense: str) -> str | None:
 
 
 def _warm_up(work: Callable[[], object], device: torch.device) -> float:
-    """The seconds of a call, roughly, once all is in place for it."""
+    """Call the work a few times, and return the approximate seconds of a call."""
     for _ in range(WARM_UP):
         work()
     return min(_turn(work, 1, device) for _ in range(WARM_UP))
 
 
 def _turn(work: Callable[[], object], calls: int, device: torch.device) -> float:
-    """Seconds of one of so many calls in a row."""
+    """Return the mean seconds of a call over `calls` consecutive calls."""
 
     def repeat() -> None:
         for _ in range(calls):

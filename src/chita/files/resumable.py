@@ -1,7 +1,7 @@
-"""Resumable runs: a run stores its finished parts in a file, and continues after them if killed.
+"""Resumable runs: a file with the finished parts of a run, from which it can continue.
 
-One file holds everything that the next part needs from those before it. It is replaced atomically,
-so a kill at any moment leaves a consistent state.
+The file contains everything that the next part needs. It is replaced atomically: a run that is
+killed at any moment leaves the file of one finished part or of the next.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ logger = logging.getLogger(__name__)
 
 
 class FinishedParts(Protocol):
-    """The state after the finished parts, with a row for each of them."""
+    """The state of a run after its finished parts, with a row for each of them."""
 
     @property
     def rows(self) -> Sized: ...
 
 
-Finished = TypeVar("Finished", bound=FinishedParts)
+Parts = TypeVar("Parts", bound=FinishedParts)
 
 
 @dataclass(frozen=True)
-class Kept(Generic[Finished]):
+class Kept(Generic[Parts]):
     """The content of a file.
 
     Attributes:
-        run: the settings that determine the outcome, by name.
+        run: everything that determines the outcome, by name.
         total: the number of parts of the run.
-        finished: the finished parts.
+        finished: the state after the finished parts.
     """
 
     run: Mapping[str, Any]
     total: int
-    finished: Finished
+    finished: Parts
 
 
-class KeptRun(ABC, Generic[Finished]):
-    """The file of one run; a subclass defines its format.
+class ResumableRun(ABC, Generic[Parts]):
+    """The file of one run; subclasses define its format.
 
     Args:
-        folder: the folder of the run; it is made if it does not exist.
-        run: the settings that determine the outcome, by name; a different run raises an error.
+        folder: the folder; created if it does not exist.
+        run: everything that determines the outcome, by name; any other run is refused.
         total: the number of parts of the run.
     """
 
@@ -60,24 +60,29 @@ class KeptRun(ABC, Generic[Finished]):
 
     def __init__(self, folder: Path, run: Mapping[str, Any], total: int) -> None:
         self.path = folder / self.file
-        self.run: dict[str, Any] = json.loads(json.dumps(run))  # tuples become lists, as when read
+        self.run: dict[str, Any] = json.loads(
+            json.dumps(run)
+        )  # tuples become lists, as in the file
         self.total = total
 
     @classmethod
     @abstractmethod
-    def read(cls, path: Path) -> Kept[Finished]:
-        """Return the content of the file; any exception means that it is damaged."""
+    def read(cls, path: Path) -> Kept[Parts]:
+        """Read a file; any exception means that it is damaged."""
 
     @abstractmethod
-    def write(self, finished: Finished) -> None:
-        """Replace the stored parts by these."""
+    def write(self, finished: Parts) -> None:
+        """Replace the file by one with this state."""
 
-    def begin(self, *, resume: bool) -> Finished | None:
-        """Return the finished parts to continue after; None without them or without `resume`.
+    def begin(self, *, resume: bool) -> Parts | None:
+        """Prepare the folder, and return the state to continue from; None to start anew.
+
+        Args:
+            resume: whether to continue from the file, if there is one.
 
         Raises:
-            ChitaError: the file is damaged or belongs to another run, or an unfinished run would
-                be lost without `resume`.
+            ChitaError: the file belongs to another run or is damaged; or, without `resume`, it
+                belongs to an unfinished run, which would be lost.
         """
         folder = self.path.parent
         prepare_folder(folder)
@@ -94,32 +99,36 @@ class KeptRun(ABC, Generic[Finished]):
 
     @classmethod
     def done(cls, folder: Path) -> tuple[int, int] | None:
-        """Return the finished and total parts of the run in `folder`; None without a run."""
+        """Return the finished parts and all parts of the run in a folder; None without a file."""
         kept = cls._find(folder)
         return None if kept is None else (len(kept.finished.rows), kept.total)
 
     @classmethod
     def forget_finished(cls, folder: Path) -> None:
-        """Delete a finished run in `folder`; raise an error if the run is unfinished."""
+        """Delete the file of a finished run in a folder.
+
+        Raises:
+            ChitaError: the run is not finished.
+        """
         done, total = cls.done(folder) or (0, 0)
         if done < total:
             raise ChitaError(
-                f"{folder} holds a run that was interrupted after {cls.part} {done} of {total}: "
+                f"{folder} contains a run that was interrupted after {cls.part} {done} of {total}: "
                 f"resume it, give another folder, or delete {cls.file} there"
             )
         (folder / cls.file).unlink(missing_ok=True)
 
     @classmethod
-    def _find(cls, folder: Path) -> Kept[Finished] | None:
+    def _find(cls, folder: Path) -> Kept[Parts] | None:
         path = folder / cls.file
         if not path.exists():
             return None
         try:
             return cls.read(path)
-        except Exception as error:  # an unpickler raises many types of errors on a damaged file
+        except Exception as error:  # unpickling a damaged file may raise any exception
             raise ChitaError(
-                f"cannot read {path} as a finished {cls.part}: it is damaged, or not a file of "
-                f"chita ({type(error).__name__}); delete it to start again"
+                f"cannot read {path} as a finished {cls.part}: it is damaged, or was not written "
+                f"by chita ({type(error).__name__}); delete it to start anew"
             ) from error
 
     def _check_same(self, found: Mapping[str, Any]) -> None:
@@ -130,6 +139,6 @@ class KeptRun(ABC, Generic[Finished]):
         ]
         if differences:
             raise ChitaError(
-                f"{self.path} is of another run: {'; '.join(differences)}; give the same settings "
-                "or another folder"
+                f"{self.path} belongs to another run: {'; '.join(differences)}; give the options "
+                "of that run, or another folder"
             )

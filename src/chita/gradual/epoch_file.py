@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from chita.files.resumable import Kept, KeptRun
+from chita.files.resumable import Kept, ResumableRun
 from chita.files.run_folder import EPOCH_FILE
 from chita.files.whole import write_whole
 from chita.gradual.history import EpochRow
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedEpochs:
     """The state after the finished epochs.
 
     Attributes:
@@ -33,7 +33,7 @@ class Finished:
     sparsifier: dict[str, Any]
 
 
-class EpochFile(KeptRun[Finished]):
+class EpochFile(ResumableRun[FinishedEpochs]):
     """The file of one training.
 
     Args:
@@ -49,9 +49,9 @@ class EpochFile(KeptRun[Finished]):
         super().__init__(folder, run, epochs)
 
     @classmethod
-    def read(cls, path: Path) -> Kept[Finished]:
+    def read(cls, path: Path) -> Kept[FinishedEpochs]:
         content = torch.load(path, map_location="cpu", weights_only=True)
-        finished = Finished(
+        finished = FinishedEpochs(
             rows=[EpochRow(**row) for row in content["rows"]],
             model=content["model"],
             optimizer=content["optimizer"],
@@ -59,7 +59,7 @@ class EpochFile(KeptRun[Finished]):
         )
         return Kept(content["run"], content["epochs"], finished)
 
-    def write(self, finished: Finished) -> None:
+    def write(self, finished: FinishedEpochs) -> None:
         content = {
             "run": self.run,
             "epochs": self.total,

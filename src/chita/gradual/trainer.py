@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches, Images, Splits
 from chita.errors import ChitaError
-from chita.gradual.epoch_file import EpochFile, Finished
+from chita.gradual.epoch_file import EpochFile, FinishedEpochs
 from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
 from chita.gradual.methods import get_method, make_sparsifier
@@ -282,8 +282,8 @@ class Training:
         with self.sparsifier.weights.temporarily(vector):
             return accuracy(self.model, self.test)
 
-    def finished(self) -> Finished:
-        return Finished(
+    def finished(self) -> FinishedEpochs:
+        return FinishedEpochs(
             rows=self.rows,
             model=self.model.state_dict(),
             optimizer=self.optimizer.state_dict(),

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, made again: `chita bench NAME`."""
+"""Reproduction of the paper's tables and figures: `chita bench NAME`."""

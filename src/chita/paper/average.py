@@ -11,22 +11,22 @@ from chita.paper.cells import Record
 
 
 def standard_error(figures: Sequence[float]) -> float | None:
-    """Of the mean; None for fewer than two figures."""
+    """Return the standard error of the mean, or None for fewer than two figures."""
     return statistics.stdev(figures) / len(figures) ** 0.5 if len(figures) > 1 else None
 
 
 def near_best(means: Sequence[float], errors: Sequence[float | None]) -> list[bool | None]:
-    """Return which means the seeds cannot tell from the best one.
+    """Return which means do not differ significantly from the best one.
 
-    These are at most two standard errors of the difference below the largest mean:
-    best - mean <= 2 sqrt(e_best^2 + e^2).
+    These are the means that lie at most two standard errors of the difference below the largest
+    mean: best - mean <= 2 sqrt(e_best^2 + e^2).
 
     Args:
-        means: over the seeds, one for each method.
-        errors: their standard errors; None where there is one seed.
+        means: the mean over the seeds for each method.
+        errors: the standard errors of the means; None for a mean of one seed.
 
     Returns:
-        True or False for each mean, None where a standard error is missing.
+        True or False for each mean, or None if a standard error is missing.
     """
     best = max(range(len(means)), key=lambda i: means[i])
     largest = errors[best]
@@ -39,12 +39,15 @@ def near_best(means: Sequence[float], errors: Sequence[float | None]) -> list[bo
 
 
 def average(records: Sequence[Record], by: Sequence[str], figure: str) -> list[dict[str, Any]]:
-    """A row for each value of the fields `by` of the keys: those, the mean and its error.
+    """Group the records by fields of their keys and average a figure over each group.
 
     Args:
-        records: with the same kind of key.
-        by: fields of the key, which become columns; all others are averaged over.
+        records: the records; their keys have the same fields.
+        by: the fields of the key that define the groups.
         figure: the name of the figure.
+
+    Returns:
+        A row for each group: the fields `by`, the mean and its standard error.
     """
     groups: dict[tuple[Any, ...], list[float]] = {}
     for record in records:

@@ -1,4 +1,4 @@
-"""What a benchmark is: a list of cells, and a report on those that were computed."""
+"""The interface of a benchmark: a list of cells, and a report on the computed ones."""
 
 from __future__ import annotations
 
@@ -16,41 +16,44 @@ from chita.report.published import EMBEDDED
 
 @dataclass(frozen=True)
 class Bench:
-    """What the cells are computed on.
+    """The networks and the number of seeds of a benchmark run.
 
     Attributes:
-        subjects: the networks by name: the paper's, or the embedded MLPNet alone.
-        seeds: how many seeds each figure is averaged over.
+        subjects: the networks by name: those of the paper, or only the embedded MLPNet.
+        seeds: the number of seeds that each figure is averaged over.
     """
 
     subjects: dict[str, Subject]
     seeds: int
 
     def subject(self, name: str) -> Subject:
-        """The network of that name, or the embedded one in its place."""
+        """Return the network of that name, or the embedded one if there are no checkpoints."""
         found = self.subjects.get(name) or self.subjects.get(EMBEDDED)
         if found is None:
             raise ChitaError(
-                f"this benchmark is on {name}, whose trained weights --checkpoints must hold; "
-                f"there are {', '.join(self.subjects)}"
+                f"this benchmark needs the trained weights of {name} in --checkpoints; found only "
+                f"{', '.join(self.subjects)}"
             )
         return found
 
 
 class Benchmark(Protocol):
-    """One table or figure of the paper."""
+    """A table or figure of the paper, or a table of our own."""
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """All the work there is, in the order in which it is done."""
+        """Return all cells, in the order of computation."""
         ...  # pragma: no cover
 
     def report(self, records: Sequence[Record]) -> Report:
-        """The table and the figure of the cells computed so far."""
+        """Return the table and the figure of the cells computed so far."""
         ...  # pragma: no cover
 
 
 def run_benchmark(name: str, benchmark: Benchmark, bench: Bench, out: Path) -> None:
-    """Compute what is missing and write the report; interrupted, write it on what is there."""
+    """Compute the missing cells and write the report.
+
+    An interrupted run writes a report on the cells computed so far.
+    """
     kept, cells = Cells(out), benchmark.cells(bench)
     try:
         kept.compute(cells, name)

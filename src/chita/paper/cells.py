@@ -1,7 +1,7 @@
-"""Cells: the smallest pieces of a benchmark, each computed once and kept in OUT/cells.jsonl.
+"""Cells: the units of work of a benchmark, each computed once and stored in OUT/cells.jsonl.
 
-A line of the file is `{"key": {...}, ...figures}`. The key says all that decides the figures, so
-that a run that was interrupted, or one that asks for more, computes only what is missing.
+A line of the file is `{"key": {...}, ...figures}`. The key contains everything that determines the
+figures, so that a resumed or extended run computes only the missing cells.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from chita.errors import ChitaError
 from chita.paper.settings import DEFAULTS
 from chita.report.progress import step_bar
 
-Record = dict[str, Any]  # what is kept of a cell: its key and its figures
+Record = dict[str, Any]  # the stored form of a cell: its key and its figures
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of work.
+    """A unit of work.
 
     Attributes:
-        key: what decides the figures, ready for JSON.
-        compute: gives the figures, ready for JSON.
+        key: everything that determines the figures, as JSON values.
+        compute: returns the figures, as JSON values.
     """
 
     key: dict[str, Any]
@@ -41,7 +41,7 @@ class Cells:
     """The cells computed so far.
 
     Args:
-        folder: where cells.jsonl is, or will be.
+        folder: the folder of cells.jsonl; the file is created by the first cell.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -49,13 +49,13 @@ class Cells:
         self._records = {_identity(record["key"]): record for record in self._read()}
 
     def compute(self, cells: Sequence[Cell], description: str) -> None:
-        """Compute the cells that are missing, and keep each as soon as it is there.
+        """Compute the missing cells, and store each one as soon as it is computed.
 
-        A method that cannot do its cell (for want of memory, say) is told of and passed over; the
-        next run tries it again.
+        If a cell fails, for example because memory is short, log a warning and go on; the next run
+        tries it again.
 
         Raises:
-            ChitaError: none of the cells could be computed.
+            ChitaError: no cell could be computed.
         """
         failure: Exception | None = None
         with step_bar(description) as progress:
@@ -72,7 +72,7 @@ class Cells:
             raise failure
 
     def records(self, cells: Sequence[Cell]) -> list[Record]:
-        """The records of those of the cells that are there, in their order."""
+        """Return the records of the computed cells, in the order of `cells`."""
         identities = (_identity(cell.key) for cell in cells)
         return [self._records[each] for each in identities if each in self._records]
 
@@ -87,7 +87,7 @@ class Cells:
             return []
         content = self._file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:  # the run before was killed while it wrote
+        if whole != content:  # the previous run was killed while writing
             with self._file.open("r+b") as file:
                 file.truncate(len(whole))
         return [self._parse(line, n) for n, line in enumerate(whole.splitlines(), start=1)]
@@ -98,11 +98,11 @@ class Cells:
             record["key"].items()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ChitaError(
-                f"line {number} of {self._file} is no cell ({error}); delete that line"
+                f"line {number} of {self._file} is not a valid cell ({error}); delete that line"
             ) from error
         return record
 
 
 def _identity(key: dict[str, Any]) -> str:
-    """The same for equal keys; a field that is missing has its default."""
+    """Return a text that is equal for equal keys; a missing field has its default value."""
     return json.dumps({**DEFAULTS, **key}, sort_keys=True)

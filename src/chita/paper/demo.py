@@ -29,20 +29,20 @@ SPARSITIES = (0.8, 0.9, 0.95, 0.98)
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table: a method and its options of `chita.prune`."""
+    """A column of the table: a method and other arguments of `chita.prune`."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-# CHITA++ computes gradients in each of its 60 stages. Fewer samples than the default make them
-# cheap at little loss of accuracy here; fewer stages would lose more.
+# CHITA++ computes gradients in each of its 60 stages. Using fewer samples than the default saves
+# time and costs little accuracy on this network; using fewer stages would cost more.
 COLUMNS = {
     "magnitude": Column("magnitude"),
     "CHITA": Column("chita-bso"),
     "CHITA++": Column("chita++", {"samples": 200, "batch": 8}),
 }
-SHOWN_AFTER = ("CHITA", "CHITA++")  # the table appears early, with the columns that take seconds
+SHOWN_AFTER = ("CHITA", "CHITA++")  # show the table early: the first columns take seconds
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Demo:
     def __init__(self) -> None:
         self.network = zoo.get("mlpnet")
         if self.network.embedded is None:
-            raise ChitaError("the demonstration needs the network that ships with chita")
+            raise ChitaError("the demonstration needs the embedded MLPNet, which is missing")
         self.embedded = self.network.embedded
         splits = data.load(self.embedded.data)
         self.test = data.Batches(splits.test, 1000)

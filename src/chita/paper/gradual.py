@@ -1,8 +1,8 @@
-"""table:gradualpruning and table:resnet50gradual: training sparse networks, every method.
+"""Gradual pruning: every method trains a sparse network (table:gradualpruning, :resnet50gradual).
 
-The paper's tables are on ImageNet; here all methods train ResNet20 on CIFAR-10 for equal epochs,
-from one and the same dense network or, where their papers do so, from fresh weights. A dense
-network trained from fresh weights for the same epochs is the reference for the latter.
+The paper's tables use ImageNet. Here all methods train ResNet20 on CIFAR-10 for the same number of
+epochs. They start from the same dense network or, where their papers do so, from fresh weights; the
+reference for the latter is a dense network trained from fresh weights for the same epochs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from chita.paper.gradual_layout import draw_gradual, gradual_text
 from chita.paper.networks import Subject
 from chita.paper.write import Report, Row
 
-Settings = Mapping[str, Mapping[str, Any]]  # of a sparsifier, by the name of the method
+Settings = Mapping[str, Mapping[str, Any]]  # the options of each method, by its name
 
-# One Fisher matrix for all, with the samples of the paper's MobileNetV1 and its blocks; each method
-# picks its lambda by the held-out loss at each pruning step.
+# All methods use the same Fisher matrix, with the samples and the block size of the paper's
+# MobileNetV1; each method chooses its lambda by the held-out loss at each pruning step.
 FISHER = {"samples": 1000, "batch": 16, "block_size": 2000}
 SETTINGS: Settings = {
     "chita-bso": {**FISHER, "metric": "fisher"},
@@ -35,8 +35,8 @@ SETTINGS: Settings = {
     "woodfisher": FISHER,
     "m-fac": FISHER,
 }
-# Raised where a method changes, so that its old cells are computed again. 2: the rivals keep the
-# layers dense that their papers keep dense, and CHITA drops dead columns.
+# Increase the version of a method when it changes, so that its old cells are computed again.
+# 2: other methods leave those layers dense that their papers leave dense; CHITA drops dead columns.
 VERSIONS = {"incremental": 2, "snfs": 2, "dnw": 2, "chita-bso": 2, "chita++": 2}
 QUICK_FISHER = {"samples": 200, "batch": 1, "ridge": 1e-3}
 QUICK_SETTINGS: Settings = {
@@ -49,16 +49,16 @@ QUICK_SETTINGS: Settings = {
 
 @dataclass(frozen=True)
 class Gradual:
-    """All methods at the sparsities of the paper's ResNet50, for so many epochs each."""
+    """All methods at the sparsities of the paper's ResNet50, trained for `epochs` epochs each."""
 
     sparsities: Sequence[float] = (0.9, 0.95, 0.98)
     epochs: int = 20
     settings: Settings = field(default_factory=lambda: SETTINGS)
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """One seed after the other; CHITA and the strongest rivals come first.
+        """Return the cells of one seed after the other, with the methods in registration order.
 
-        The reference has one cell for each seed: it does not depend on the sparsity.
+        The reference does not depend on the sparsity and has one cell for each seed.
         """
         subject = bench.subject("resnet20")
         recipe = replace(shipped_recipe(subject.network.name), epochs=self.epochs)
@@ -128,7 +128,7 @@ def _cell(
 
 
 def _rows(records: Sequence[Record]) -> list[Row]:
-    """The mean over the seeds: the reference, then each sparsity and method as registered."""
+    """Return the means over the seeds: the reference, then all methods at each sparsity."""
     rows = [
         _row(found, REFERENCES[name], None)
         for name in REFERENCES
@@ -156,7 +156,7 @@ def _found(records: Sequence[Record], method: str, sparsity: float) -> list[Reco
 
 
 def _row(found: Sequence[Record], method: GradualMethod, near: bool | None) -> Row:
-    """The mean of the seeds of one method at one sparsity."""
+    """Return the mean over the seeds of one method at one sparsity."""
     accuracies = [record["accuracy"] for record in found]
     drops = [100 * (r["accuracy"] - r["dense"]) / r["dense"] for r in found]
     return {

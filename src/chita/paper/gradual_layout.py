@@ -1,4 +1,4 @@
-"""How the comparison of gradual pruning is shown: in the form of the paper's tables 2 and 3."""
+"""The layout of the gradual pruning benchmark, which follows the paper's tables 2 and 3."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXPLANATION = """\
-Every method trains for the same number of epochs: those marked * from fresh weights, as in their
-papers, all others from the same trained network. The first row of each table is a dense network
-trained from fresh weights for these epochs, by the same recipe: the reference for the methods
-marked *. The relative drop is (pruned - dense) / dense in percent, where dense is the trained
-network. The last tables are the paper's own, on other networks and other data; all but CHITA's
-figures in them come from the literature, and methods there differ in their dense networks."""
+Every method trains for the same number of epochs. Methods marked * start from fresh weights, as in
+their papers; all others start from the same trained network. The first row of each table is a dense
+network trained from fresh weights with the same recipe and number of epochs: it is the reference
+for the methods marked *. The relative drop is (pruned - dense) / dense in percent, where dense is
+the trained network. The last tables are copied from the paper and use other networks and other
+data. All figures in them except CHITA's come from the literature, and the methods start from
+different dense networks."""
 SEVERAL_SEEDS = """\
-Accuracies are means over the seeds, with the standard error of the mean in brackets. Those in bold
-are at most two standard errors of the difference below the best method at that sparsity: the seeds
-do not tell these methods apart. The order of the rows has no meaning. Error bars in the figure are
-two standard errors to each side."""
+Accuracies are means over the seeds, with the standard error of the mean in brackets. Accuracies in
+bold are at most two standard errors of the difference below the best method at that sparsity, which
+means that they do not differ significantly from it. The order of the rows has no meaning. The error
+bars in the figure extend two standard errors to each side."""
 
 
 def gradual_text(rows: Sequence[Row]) -> str:
-    """Our table with a part for each sparsity, and the paper's two."""
+    """Return our table, with a part for each sparsity, and the two tables of the paper."""
     first = rows[0]
     heading = (
         f"## {first['network']}, {first['epochs']} epochs, {_seeds(rows)} "
@@ -41,7 +42,7 @@ def gradual_text(rows: Sequence[Row]) -> str:
 
 
 def _parts(rows: Sequence[Row]) -> dict[float, list[Row]]:
-    """The rows of each sparsity, below those of the dense reference, in the order given."""
+    """Return the rows of each sparsity, each time below those of the dense reference."""
     references = [row for row in rows if row["target"] == 0]
     targets = dict.fromkeys(row["target"] for row in rows if row["target"] != 0)
     return {
@@ -98,7 +99,7 @@ def draw_gradual(figure: Figure, rows: Sequence[Row]) -> None:
             xerr=[2 * (row["standard_error"] or 0.0) for row in part],
             color=[_colour(row) for row in part],
         )
-        axes.invert_yaxis()  # the first row on top, as in the table
+        axes.invert_yaxis()  # put the first row at the top, as in the table
         axes.set_xlim(*_limits([row["accuracy"] for row in part], part[-1]["dense"]))
         axes.axvline(part[-1]["dense"], color="k", linewidth=0.8, linestyle="--")
         axes.set(title=f"{target:.0%} sparse", xlabel="test accuracy (%), dashed: dense, trained")
@@ -112,7 +113,10 @@ def _colour(row: Row) -> str:
 
 
 def _limits(accuracies: Sequence[float], dense: float) -> tuple[float, float]:
-    """Bounds of the axis. The lowest methods may have learned nothing: the others must differ."""
+    """Return the limits of the axis.
+
+    A method with a very low accuracy may lie outside, so that differences between the others show.
+    """
     ordered = sorted(accuracies)
     middle = ordered[len(ordered) // 2]
     return max(0.0, middle - 2 * (dense - middle) - 2), max(ordered[-1], dense) + 0.5

@@ -17,9 +17,8 @@ from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.networks import Subject
 from chita.pruning.auto.metrics import Shape
-from chita.pruning.auto.search import Form
 from chita.pruning.config import kept_weights
-from chita.pruning.stage_problem import StageProblem
+from chita.pruning.stage_problem import Formulation, StageProblem
 from chita.pruning.storage import check_memory
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
@@ -114,10 +113,9 @@ class NetworkProblem:
             shape=self._shape,
             division=Division(ALONE, layout),
             algorithm=method.algorithm,
-            options=options,
             drop_dead=method.drops_dead if drop_dead is None else drop_dead,
         )
-        solution = problem.solve(Form("plain", block_size, True, options.block_sweeps), lam)
+        solution = problem.solve(Formulation(options, block_size=block_size), lam)
         if not math.isfinite(solution.objective):
             raise ChitaError(f"{method.name} gave no finite weights; lambda = {lam:g} is too small")
         if local is self.gradients:

@@ -1,4 +1,4 @@
-"""The common form of the figures: lines with error bars, one for each of something."""
+"""Line plots with error bars, the common form of the figures."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 def draw_lines(
     axes: Axes, rows: Sequence[Row], *, line: str, x: str, y: str, names: Sequence[str] = ()
 ) -> None:
-    """A line for each value of the column `line`, through the columns `x` and `y`.
+    """Draw a line for each value of the column `line`, with coordinates from columns `x` and `y`.
 
     Args:
-        axes: to draw on; labelled with the names of the columns.
-        rows: in the order of x; their `standard_error`, where there is one, is shown.
-        line: the column that tells the lines apart.
-        x: the column along the horizontal axis.
-        y: the column along the vertical axis.
-        names: of the lines in all panels, where a line has one colour throughout; without them,
-            those in the rows.
+        axes: the axes to draw on; they are labelled with the names of the columns.
+        rows: the rows in the order of x; a column `standard_error` is shown as error bars.
+        line: the column that identifies the line.
+        x: the column for the horizontal axis.
+        y: the column for the vertical axis.
+        names: the names of the lines in all panels, so that a line has the same colour in each
+            panel; by default those in the rows.
     """
     known = names or [row[line] for row in rows]
     for number, name in enumerate(dict.fromkeys(known)):

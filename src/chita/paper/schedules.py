@@ -1,4 +1,4 @@
-"""fig:training_loss: the accuracy of CHITA++ after each stage, for several sparsity schedules."""
+"""Accuracy of CHITA++ after each stage for several sparsity schedules (fig:training_loss)."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ MESHES = ("exponential", "geometric", "linear", "polynomial", "constant")
 PAPER_MESH = "exponential"
 AUGMENTED, PLAIN = "augmented", "plain"
 EXPLANATION = """\
-The paper draws this for ResNet20 without stating figures. What it says of them: the linear mesh is
-ahead of the exponential one in the first stages and drops in the last two; the exponential mesh,
-whose steps are small where sparsity is high, ends best. The geometric and the polynomial mesh are
-not in the paper. "augmented" images are padded, cropped and flipped as in training, which the
-authors do to ResNet20's; "plain" images are as they are in the data set."""
+The paper shows this figure for ResNet20 without numbers. Its text states that the linear mesh is
+ahead of the exponential one in the first stages and drops in the last two, and that the exponential
+mesh, whose steps are small where sparsity is high, ends best. The geometric and the polynomial mesh
+are not in the paper. "augmented" images are padded, cropped and flipped as in training, as in the
+authors' code for ResNet20; "plain" images are the unchanged images of the data set."""
 
 
 @dataclass(frozen=True)
 class StageSetting:
-    """What all stages of a run have in common. It is part of the keys of cells.
+    """The settings shared by all stages of a run. They are part of the keys of cells.
 
     Attributes:
         lam: the ridge lambda.
-        samples: n.
-        batch: m; the first-order term has the factor 1/m.
-        first_order: whether the model of the loss has a first-order term.
-        block_size: the size of blocks that are solved apart; None for no blocks.
-        hold: the last share of the stages that stays at the target.
+        samples: n, the rows of A.
+        batch: m, the samples averaged into a row; the first-order term is scaled by 1/m.
+        first_order: whether to include the first-order term in the model of the loss.
+        block_size: the size of the independent blocks; None for no blocks.
+        hold: the share of the stages, at the end, that stay at the target sparsity.
     """
 
     lam: float
@@ -64,12 +64,12 @@ QUICK_SETTINGS = {name: replace(each, samples=300) for name, each in SETTINGS.it
 
 @dataclass(frozen=True)
 class Schedules:
-    """ResNet20 to 90 % in 15 stages, as in the paper.
+    """ResNet20 pruned to 90 % in 15 stages, as in the paper.
 
     Attributes:
-        stages: f.
-        start: tau_1.
-        target: tau_f.
+        stages: f, the number of stages.
+        start: tau_1, the sparsity of the first stage.
+        target: tau_f, the sparsity of the last stage.
         settings: the setting of each network.
     """
 
@@ -131,7 +131,10 @@ class Schedules:
 
 
 def _variants(subject: Subject) -> Iterator[tuple[str, bool]]:
-    """Yield each mesh, and whether to augment: as in training; for the paper's mesh, both ways."""
+    """Yield each mesh and whether to augment the images.
+
+    Images are augmented if they are in training; the paper's mesh is also run on plain images.
+    """
     for mesh in MESHES:
         yield mesh, subject.augments
     if subject.augments:
@@ -153,7 +156,7 @@ def _by_stage(records: Sequence[Record]) -> list[Record]:
 
 
 def _draw(figure: Figure, rows: Sequence[Row]) -> None:
-    """Draw the schedules (fig:iter_schedules) and the accuracies along them."""
+    """Draw the schedules (fig:iter_schedules) and the accuracy after each stage."""
     figure.set_size_inches(11, 4)
     plans, results = figure.subplots(1, 2)
     plain_too = len({row["images"] for row in rows}) > 1

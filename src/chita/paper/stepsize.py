@@ -1,7 +1,8 @@
-"""g(tau) = Q(P_k(w - tau grad Q(w))) along an IHT update (fig:stepsize): n = 100, p = 200, k = 10.
+"""The curve g(tau) = Q(P_k(w - tau grad Q(w))) of an IHT update on a random problem (fig:stepsize).
 
-The problem is random. Beside the curve stand its pieces, on each of which the support stays, the
-first breaking point tau_c, the optimum tau_m of the first piece, and the step algorithm 2 takes.
+The size is n = 100, p = 200, k = 10. The report lists the pieces of the curve (the support is
+constant on each), the first breaking point tau_c, the optimum tau_m of the first piece and the step
+size that algorithm 2 chooses.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from chita.solver.stepsize import Path, paper_step
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REACH = 2  # the curve goes so many times beyond the longer of tau_c and the step taken
+REACH = 2  # the curve ends at this multiple of max(tau_c, the step of algorithm 2)
 
 
 @dataclass(frozen=True)
 class StepSize:
-    """The curve at `points` values of tau for each seed."""
+    """The curve at `points` values of tau, for each seed."""
 
     points: int = 2000
 
@@ -55,14 +56,14 @@ class StepSize:
 
 
 _EXPLANATION = """\
-The paper shows one such curve without figures: piecewise quadratic, not convex, falling beyond its
-first breaking point tau_c. tau_m is the optimum of the first piece, were it to go on; algorithm 2
-takes it if it comes before tau_c, and else grows the step by 1.5 from tau_c while g falls. "Best"
-is the lowest g on the curve."""
+The paper shows one such curve without numbers: it is piecewise quadratic, not convex, and decreases
+beyond its first breaking point tau_c. tau_m is the optimum of the quadratic function of the first
+piece. Algorithm 2 takes the step tau_m if tau_m < tau_c; otherwise it starts at tau_c and
+multiplies the step by 1.5 as long as g decreases. "best" is the lowest g on the curve."""
 
 
 def random_problem(seed: int, *, n: int = 100, p: int = 200) -> Problem:
-    """Gaussian A and w0, in float64, with the first-order term of m = 1."""
+    """Return a problem with Gaussian A and w0 in float64 and a first-order term for m = 1."""
     generator = torch.Generator().manual_seed(seed)
     A = torch.randn(n, p, generator=generator, dtype=torch.float64)
     w0 = torch.randn(p, generator=generator, dtype=torch.float64)
@@ -70,7 +71,7 @@ def random_problem(seed: int, *, n: int = 100, p: int = 200) -> Problem:
 
 
 def curve(problem: Problem, *, k: int, points: int) -> dict[str, Any]:
-    """g on a mesh of tau, the number of each point's piece, and the step of algorithm 2."""
+    """Return g on a mesh of tau, the piece number of each point, and the step of algorithm 2."""
     path = Path(problem, problem.start(k), k)
     tau_c, tau_m = path.first_breaking_point(), path.first_piece_optimum()
     chosen = _step_taken(path)
@@ -89,7 +90,7 @@ def curve(problem: Problem, *, k: int, points: int) -> dict[str, Any]:
 
 
 class _Recorded(Path):
-    """A path that knows which of its points have been asked for."""
+    """A path that records which of its points were evaluated."""
 
     def __init__(self, problem: Problem, x: Iterate, k: int) -> None:
         super().__init__(problem, x, k)
@@ -102,14 +103,14 @@ class _Recorded(Path):
 
 
 def _step_taken(path: Path) -> float:
-    """The tau of the point that algorithm 2 ends at."""
+    """Return the step size tau that algorithm 2 chooses."""
     recorded = _Recorded(path.problem, path.x, path.k)
     end = paper_step(Options().gamma)(recorded)
     return next(tau for tau, point in recorded.asked if point is end)
 
 
 def _pieces(points: Sequence[Iterate]) -> list[int]:
-    """The number of each point's piece, counted from 1 by the changes of the support."""
+    """Return the piece number of each point; a change of the support starts the next piece."""
     numbers = [1]
     for before, after in pairwise(points):
         numbers.append(numbers[-1] + (not torch.equal(before.support, after.support)))

@@ -1,4 +1,4 @@
-"""How tab:accuracy is shown: a table and a picture for each network."""
+"""The layout of tab:accuracy: a table and a panel of the figure for each network."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ TITLES = {
     "resnet50": "ResNet50 on ImageNet (lambda = 1e-5, n = 500, m = 16, blocks of 2000 to 10,000)",
 }
 EXPLANATION = """\
-"grid" picks the setting by test accuracy, as the paper does; "auto" lets chita choose lambda on
-held-out calibration samples; in brackets the standard error and the number of seeds. The paper's
-figures are for its own checkpoints; it draws those of ResNet50 without stating them. Rows that say
-"needs ImageNet" wait for these networks and their data.
+"grid" chooses the setting by test accuracy, as the paper does; "auto" chooses lambda on held-out
+calibration samples. The standard error and the number of seeds are in brackets. The paper's figures
+are for its own checkpoints; for ResNet50 it shows a plot without numbers. Rows with "needs
+ImageNet" were not run, because they need the trained weights and ImageNet.
 
-"CHITA" is the paper's algorithm; "CHITA, continuation", which is not in the paper, reaches small
-supports by way of larger ones. "CHITA++, paper's 15 stages" has the paper's number of stages and
-its exponential mesh; "CHITA++" has stages and a mesh of our choice. The more settings are compared
-on the test set, the higher is the best of them: the line under each table states their number for
-each method, and the CSV and JSON files state the setting behind each figure."""
+"CHITA" is the paper's algorithm. "CHITA, continuation" is not in the paper: it solves for larger
+supports first and reduces them to the target. "CHITA++, paper's 15 stages" uses the paper's number
+of stages and its exponential mesh; "CHITA++" uses our own stages and mesh. Comparing more settings
+on the test set raises the accuracy of the best one: the line under each table states the number of
+settings compared for each method, and the CSV and JSON files state the setting of each figure."""
 
 
 def table1_text(rows: Sequence[Row]) -> str:
-    """A table for each network: methods and choices downwards, sparsities across."""
+    """Return a table for each network: a row for each method and choice, a column per sparsity."""
     parts = [EXPLANATION]
     for network in dict.fromkeys(row["network"] for row in rows):
         of_network = [row for row in rows if row["network"] == network]
@@ -45,7 +45,7 @@ def table1_text(rows: Sequence[Row]) -> str:
 
 
 def _lines(rows: Sequence[Row]) -> list[Row]:
-    """Return a line for each method and choice, and one for the paper where it has figures."""
+    """Return a line for each method and choice, and one for the paper if it has figures."""
     in_paper = {row["method"] for row in rows if row["paper"] is not None}
     lines: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
@@ -58,7 +58,7 @@ def _lines(rows: Sequence[Row]) -> list[Row]:
 
 
 def _grid_sizes(rows: Sequence[Row]) -> str:
-    """Return how many settings each method's figures are the best of, as text."""
+    """Return a text with the number of settings compared for each method."""
     sizes: dict[str, set[int]] = {}
     for row in rows:
         if row["choice"] == "grid" and row["grid_size"]:
@@ -81,7 +81,10 @@ def _measured(row: Row) -> str:
 
 
 def draw_table1(figure: Figure, rows: Sequence[Row]) -> None:
-    """Accuracy against sparsity, a panel for each network: the grid's best, the paper's dashed."""
+    """Draw accuracy against sparsity, a panel for each network.
+
+    Solid lines are the best settings of the grid, dashed lines the paper's figures.
+    """
     networks = list(dict.fromkeys(row["network"] for row in rows))
     figure.set_size_inches(6.4 * len(networks), 4.8)
     for place, network in enumerate(networks, start=1):

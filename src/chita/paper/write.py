@@ -1,4 +1,4 @@
-"""What a benchmark leaves behind: NAME.csv, NAME.json, NAME.md and NAME.png."""
+"""Write the report of a benchmark: NAME.csv, NAME.json, NAME.md and NAME.png."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of a benchmark.
+    """The results of a benchmark.
 
     Attributes:
-        title: one line.
-        rows: the table, all rows with the same columns; None where there is no figure.
-        text: what there is to read, in Markdown, tables included.
-        draw: draws on an empty figure.
+        title: the title, one line.
+        rows: the table; all rows have the same columns, and None is a missing figure.
+        text: the explanation and the tables, in Markdown.
+        draw: draws the figure, given an empty one.
     """
 
     title: str
@@ -47,7 +47,7 @@ def write_report(folder: Path, name: str, report: Report) -> None:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """A table in Markdown under the names of the columns; floats in at most five digits."""
+    """Return the rows as a Markdown table; floats have at most five digits."""
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([*map(_show, r.values())] for r in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

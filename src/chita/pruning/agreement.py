@@ -1,4 +1,4 @@
-"""Ranks that are to share the work of a run must have been asked for the same."""
+"""Check that the ranks that share a run have the same options, weights and samples."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from chita.solver.ranks import ALONE, Ranks
 def agreed_ranks(
     ranks: Ranks, config: PruneConfig, supports: Supports, weights: Weights, *, n: int
 ) -> Ranks:
-    """The ranks that share A; without gradients there is little to share, and each does all.
+    """Return the ranks that share A; without gradients, each rank does all the work.
 
     Args:
-        ranks: all that there are.
-        config: what was asked of this one.
-        supports: that the run may have.
-        weights: of the model.
+        ranks: all ranks.
+        config: the options of this rank.
+        supports: the supports that the run allows.
+        weights: the prunable weights of the model.
         n: the rows of A.
 
     Raises:
-        ChitaError: they cannot share it, or differ.
+        ChitaError: the ranks cannot share A, or their options differ.
     """
     method, size = config.resolve_method(), ranks.size
     if size == 1 or not method.curvature.uses_gradients:
         return ALONE
     if not method.streams:
         raise ChitaError(
-            f"method {method.name!r} runs in one process, and there are {size} ranks; "
+            f"method {method.name!r} runs in one process, but there are {size} ranks; "
             f"{methods_where(lambda method: method.streams)} share the work"
         )
     if not supports.any:
@@ -49,8 +49,8 @@ def agreed_ranks(
     ]
     if not ranks.all(not differences):
         raise ChitaError(
-            f"the ranks differ: {'; '.join(differences) or 'another one has other arguments'}; "
-            "give all the same arguments, weights and number of samples"
+            f"the ranks differ: {'; '.join(differences) or 'another rank has other arguments'}; "
+            "give all ranks the same arguments, weights and number of samples"
         )
     if n < size:
         raise ChitaError(f"samples={n} rows are too few for {size} ranks")

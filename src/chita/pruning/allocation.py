@@ -1,7 +1,7 @@
 """Allocation: how many weights each layer keeps, at least and at most, at each stage of a run.
 
-Whoever prunes thinks of the sparsity of a layer, the projection of the weights it keeps: a sparsity
-of at most s is a number of weights of at least (1 - s) times the layer's size.
+Options give the sparsity of a layer, the projection uses the number of weights it keeps: a sparsity
+of at most s means at least (1 - s) times the size of the layer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Shares = Mapping[str, float]  # glob pattern of parameter names -> sparsity of e
 
 @dataclass(frozen=True)
 class Allocation:
-    """What each layer keeps at the end.
+    """The number of weights that each layer keeps at the end of a run.
 
     Attributes:
         sizes: the number of weights in each layer.
-        least: the fewest that each layer keeps at the end.
-        most: the most that each layer keeps at the end.
-        k: how many are kept at the end in all.
+        least: the fewest that each layer keeps.
+        most: the most that each layer keeps.
+        k: the number that all layers keep together.
     """
 
     sizes: tuple[int, ...]
@@ -37,15 +37,15 @@ class Allocation:
     k: int
 
     def stage(self, k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The fewest and the most that each layer keeps at a stage that keeps k in all.
+        """Return the fewest and the most that each layer keeps at a stage that keeps k in total.
 
-        The fewest are those of the end. What a layer must lose by the end, its size less `most`, it
-        loses in proportion to what has been pruned in all. By Webster's method it never gets any
-        back, and between two stages the layers together must lose no more than is pruned: so from
-        any support of the stage before, the next one can be reached by pruning alone.
+        The fewest are those of the end. A layer loses the weights that it must lose by the end, its
+        size minus `most`, in proportion to the number of weights pruned in total. With Webster's
+        method the numbers never grow again, and between two stages the layers together must lose no
+        more than is pruned. The next support can therefore be reached by pruning alone.
         """
         losses = [size - most for size, most in zip(self.sizes, self.most, strict=True)]
-        free = sum(self.sizes) - self.k - sum(losses)  # goes where the weights say
+        free = sum(self.sizes) - self.k - sum(losses)  # in any layer
         parties = [*losses, free]
         lost = share_out(sum(self.sizes) - k, parties, parties)
         return self.least, tuple(n - x for n, x in zip(self.sizes, lost[:-1], strict=True))
@@ -59,11 +59,11 @@ def allocate(
     at_least: Shares | None = None,
     at_most: Shares | None = None,
 ) -> Allocation | None:
-    """What each layer keeps when k weights are kept in all; None if any k weights will do.
+    """Return what each layer keeps if k weights are kept in total; None if any k are allowed.
 
     Args:
-        shapes: of the prunable parameters, by name.
-        k: how many are kept at the end.
+        shapes: the shapes of the prunable parameters, by name.
+        k: the number of weights that are kept at the end.
         rule: "global", "uniform", "erk", or the sparsities of some layers.
         at_least: the least sparsity of some layers.
         at_most: the highest sparsity of some layers.
@@ -88,11 +88,11 @@ def layer_limits(
     at_least: Shares | None = None,
     at_most: Shares | None = None,
 ) -> tuple[list[int], list[int]]:
-    """The fewest and the most weights that each layer may keep, whatever is kept in all.
+    """Return the fewest and the most weights that each layer may keep, for any total.
 
     Args:
-        shapes: of the prunable parameters, by name.
-        rule: as for `allocate`, and the same for the others.
+        shapes: the shapes of the prunable parameters, by name.
+        rule: as for `allocate`.
         at_least: the least sparsity of some layers.
         at_most: the highest sparsity of some layers.
     """
@@ -115,12 +115,12 @@ def layer_limits(
 
 
 def _matched(argument: str, shares: Shares, names: Mapping[str, object]) -> dict[str, float]:
-    """The sparsity of each layer that a pattern matches; the last such pattern counts."""
+    """Return the sparsity of each layer that a pattern matches; the last matching pattern wins."""
     for pattern in shares:
         if not any(fnmatchcase(name, pattern) for name in names):
             known = ", ".join(list(names)[:8]) + (", ..." if len(names) > 8 else "")
             raise ChitaError(
-                f"{argument}={pattern!r} matches no prunable weight; these are {known}"
+                f"{argument}={pattern!r} matches no prunable weight; the weights are {known}"
             )
     return {
         name: sparsity
@@ -131,9 +131,9 @@ def _matched(argument: str, shares: Shares, names: Mapping[str, object]) -> dict
 
 
 def _counts(size: int, low: float, high: float) -> tuple[int, int]:
-    """The fewest and the most weights kept at a sparsity from `low` to `high`, read as decimals.
+    """Return the fewest and the most weights at a sparsity from `low` to `high`, as decimals.
 
-    Where no whole number lies between, the two next to it.
+    If the interval contains no integer, return the two integers next to it.
     """
     fewest = math.ceil((1 - Fraction(str(high))) * size)
     most = math.floor((1 - Fraction(str(low))) * size)
@@ -147,11 +147,11 @@ def _check_total(k: int, p: int, least: int, most: int) -> None:
         if least == most:
             counts, shares = f"{least} only", f"of {highest:.9g}"
         raise ChitaError(
-            f"the sparsity asked for keeps {k} of {p} weights, but allocation, at_least and "
+            f"the given sparsity keeps {k} of {p} weights, but allocation, at_least and "
             f"at_most allow {counts}; give a sparsity {shares}, or other limits"
         )
 
 
 def sparsity_of(kept: int, p: int) -> float:
-    """A sparsity that keeps so many of p weights, far from where rounding would make it another."""
+    """Return a sparsity that keeps this many of p weights, robust to rounding."""
     return max(0.0, 1 - (kept + 0.5) / p)

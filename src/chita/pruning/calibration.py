@@ -1,8 +1,8 @@
 """Divide the calibration samples: rows of A, samples to choose by, and samples to measure on.
 
-What a stage does is chosen by the loss on samples that are in no row of A. The best of many
-candidates looks better on those than it is, so that a third part, which chooses nothing, gives the
-loss that is reported and decides whether a floor is kept.
+The loss on samples outside A decides what a stage does. The best of many candidates looks better on
+these samples than it is. A third part, which is not used for any choice, therefore gives the loss
+that is reported and decides whether the floor holds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,12 @@ from chita.model.losses import Loss
 from chita.model.stream import SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.options import BATCH
+from chita.pruning.policy import StagePolicy, policy_for
 
-MOST_SAMPLES = 1000  # rows of A, unless asked for: the paper's n
-HELD_OUT = 1000  # samples that ridge="auto" holds out at least, if there are so many to spare
-HELD_OUT_PART = 4  # and one for so many samples in A: fewer would not tell one lambda from the next
-CHOICE_SHARE = 0.15  # the most of the data that it takes
-MEASURE_SHARE = 0.1  # the most of the data to measure on, beside as many as there are to choose by
-FLOOR_SHARE = 0.2  # the same where a floor is checked, which must be kept by a standard error
-# A guarded stage tries eight candidates or so; that they take no longer than the gradients, whose
-# samples cost a forward pass and two as long backward, no more than this part is held out.
-GUARD_PART = 3 / 8
+MOST_SAMPLES = 1000  # the rows of A by default: the paper's n
+CHOICE_SHARE = 0.15  # the largest fraction of the data to choose by
+MEASURE_SHARE = 0.1  # the largest fraction to measure on, up to the number of samples to choose by
+FLOOR_SHARE = 0.2  # the same with a floor, which must hold by a standard error
 
 
 @dataclass(frozen=True)
@@ -38,14 +34,14 @@ class Calibration:
     """The samples of a run.
 
     Attributes:
-        stream: that they come from.
+        stream: the source of the samples of A.
         rows: n, the rows of A.
         batch: m, the samples in a row.
         held_out: other samples, to choose by.
-        measured: a third part, which chooses nothing: the loss that is reported is taken on it.
-        at_once: how many samples a forward pass may take.
-        loss: that is to stay small; None for the default.
-        row_loss: that the rows of A are gradients of; None for the default.
+        measured: a third part, to measure on; it is not used for any choice.
+        at_once: the largest number of samples in a forward pass.
+        loss: the loss of the network; None for the default.
+        row_loss: the loss whose gradients are the rows of A; None for the default.
     """
 
     stream: SampleStream
@@ -65,22 +61,22 @@ def calibrate(
     config: PruneConfig,
     held_out: Iterable[Any] | None = None,
 ) -> Calibration:
-    """Read what a run calibrates on; a method without curvature reads nothing.
+    """Read the samples of a run; a method without curvature reads none.
 
     Args:
-        model: as it is before pruning.
-        batches: as a user gives them.
-        loss: a function, if one was given.
-        config: what was asked for.
+        model: the model before pruning.
+        batches: the user's batches.
+        loss: the user's loss function, if there is one.
+        config: the options of the run.
         held_out: other samples to choose by and to measure on; some of `batches` by default.
 
     Raises:
-        ChitaError: the samples do not suffice, or held-out ones are of no use.
+        ChitaError: there are too few samples, or `held_out` is given to a run that does not use it.
     """
-    if held_out is not None and config.held_out_for is None:
+    if held_out is not None and policy_for(config).held_out_for is None:
         raise ChitaError(
-            f"held_out is for runs that choose something by it, and method={config.method!r} with "
-            f"ridge={config.ridge!r} chooses nothing; leave it out, or give ridge='auto'"
+            f"held_out is not used with method={config.method!r} and ridge={config.ridge!r}; omit "
+            "it, or give ridge='auto'"
         )
     if not config.resolve_method().curvature.reads_samples:
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
@@ -100,39 +96,49 @@ def calibrate(
 def divide_samples(
     stream: SampleStream, config: PruneConfig, other: SampleStream | None = None
 ) -> Calibration:
-    """Decide how the samples of a stream are used, and of another one that is held out."""
+    """Divide the samples of a stream, or of a stream and another one that is held out.
+
+    Args:
+        stream: the calibration samples.
+        config: the options of the run.
+        other: the user's held-out samples, if there are any.
+
+    Raises:
+        ChitaError: there are too few samples.
+    """
+    policy = policy_for(config)
     wanted = config.samples or MOST_SAMPLES
     share = CHOICE_SHARE + _measure_share(config) if other is None else 0.0
     batch = config.batch or BATCH
-    if config.batch is None and config.guarded:
-        batch = _pick_batch(stream, wanted, config, share)
-    choice = _to_choose_by(wanted * batch, config)
+    if config.batch is None and policy.adapts_batch:
+        batch = _pick_batch(stream, wanted, policy, share)
+    choice = policy.samples_to_choose_by(wanted * batch)
     if other is not None:
         return _with_other(stream, other, batch, choice, config)
     have = stream.count(wanted * batch + 2 * choice)
     needed = (config.samples or 1) * batch
     held, measured = _counts(have, wanted * batch, needed, choice, config)
     if held < min(choice, 1) or (config.floor is not None and not measured):
-        raise ChitaError(_too_few(have, needed, batch, bool(choice), config))
+        raise ChitaError(_too_few(have, needed, batch, policy))
     at_once = stream.at_once(least=batch)
     rows = min(wanted, (have - held - measured) // batch)
     choosing: list[Batch] = []
     measuring: list[Batch] = []
     if held:
-        pieces = at_once // batch * batch  # of whole mini-batches, whose losses are compared
+        pieces = at_once // batch * batch  # whole mini-batches, whose losses are compared
         choosing, measuring = stream.hold_out(
             (held, measured), pieces, rest=rows * batch, unit=batch
         )
         if not choosing or (config.floor is not None and not measuring):
             raise ChitaError(
-                f"batches hold {have} samples of the same content: none can be held out for "
-                f"{config.held_out_for}; give more data"
+                f"batches contain {have} samples of equal content: none can be held out for "
+                f"{policy.held_out_for}; give more data"
             )
         rows = min(rows, stream.count(rows * batch) // batch)
     if rows < (config.samples or 1):
         raise ChitaError(
             f"only {stream.count(needed)} of {have} samples differ from those that are held out "
-            f"for {config.held_out_for}, and {needed} are needed; give more data"
+            f"for {policy.held_out_for}, but {needed} are needed; give more data"
         )
     return Calibration(stream, rows, batch, choosing, measuring, at_once)
 
@@ -140,16 +146,16 @@ def divide_samples(
 def _counts(
     have: int, wanted: int, needed: int, choice: int, config: PruneConfig
 ) -> tuple[int, int]:
-    """Return how many samples choose, and how many measure.
+    """Return how many samples to choose by, and how many to measure on.
 
     Args:
-        have: all samples.
-        wanted: those that the rows would use at most.
-        needed: those that the rows must have.
-        choice: those that choose, and measure, at most.
-        config: what was asked for.
+        have: the number of samples.
+        wanted: the samples that the rows use at most.
+        needed: the samples that the rows need at least.
+        choice: the samples to choose by, or to measure on, at most.
+        config: the options of the run.
     """
-    to_spare = have - wanted  # no row would have them anyway
+    to_spare = have - wanted  # no row uses these
     held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
     measured = max(int(have * _measure_share(config)), to_spare - held)
     return held, min(choice, measured, have - needed - held)
@@ -162,7 +168,10 @@ def _measure_share(config: PruneConfig) -> float:
 def _with_other(
     stream: SampleStream, other: SampleStream, batch: int, choice: int, config: PruneConfig
 ) -> Calibration:
-    """Take all rows from the stream, and what is held out from another one, half and half."""
+    """Take the rows from a stream, and the samples to choose by and measure on from another.
+
+    The held-out samples are divided into halves of equal size.
+    """
     have = other.count(2 * choice)
     at_once = stream.at_once(least=batch)
     held = -(-have // 2)
@@ -174,50 +183,41 @@ def _with_other(
     if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):
         raise ChitaError(
             f"{config.samples or 'one'} rows of {batch} samples each (batch={batch}) and held-out "
-            f"samples beside them are needed, but batches hold {stream.count(wanted * batch)} "
-            f"samples that are not in held_out, and held_out holds {have}; give more data"
+            f"samples are needed, but batches contain {stream.count(wanted * batch)} samples that "
+            f"are not in held_out, and held_out contains {have}; give more data"
         )
     return Calibration(stream, rows, batch, choosing, measuring, at_once)
 
 
-def _too_few(have: int, needed: int, batch: int, hold_out: bool, config: PruneConfig) -> str:
-    """What the samples do not suffice for, and what they would suffice for."""
+def _too_few(have: int, needed: int, batch: int, policy: StagePolicy) -> str:
+    """Return a message: which samples are missing, and what would do."""
+    config, purpose = policy.config, policy.held_out_for
     what = f"samples={config.samples} rows" if config.samples else "one row"
-    more = f" and some to hold out for {config.held_out_for}" if hold_out else ""
-    held = CHOICE_SHARE + _measure_share(config) if hold_out else 0.0
+    more = f" and some to hold out for {purpose}" if purpose else ""
+    held = CHOICE_SHARE + _measure_share(config) if purpose else 0.0
     enough = int(have * (1 - held) / (config.samples or 1))
     ways = ["more data", f"batch={enough} or less" if enough else "fewer samples, which are rows"]
-    if config.held_out_for == "ridge='auto'":
+    if purpose == "ridge='auto'":
         ways.append("ridge a number")
     return (
         f"{what} of {batch} samples each (batch={batch}) need {needed} samples{more}, but batches "
-        f"hold {have}; give {', or '.join(ways)}"
+        f"contain {have}; give {', or '.join(ways)}"
     )
 
 
-def _to_choose_by(samples: int, config: PruneConfig) -> int:
-    if config.held_out_for is None:
-        return 0
-    part = samples // HELD_OUT_PART
-    if config.guarded:
-        return max(part, min(HELD_OUT, int(samples * GUARD_PART)), 1)
-    return max(HELD_OUT, part)
+def _pick_batch(stream: SampleStream, wanted: int, policy: StagePolicy, held: float) -> int:
+    """Return m: 16 if there are enough samples for the rows wanted, and fewer otherwise.
 
-
-def _pick_batch(stream: SampleStream, wanted: int, config: PruneConfig, held: float) -> int:
-    """m: 16 if the data can give the rows wanted, less if they are few.
-
-    Every stage is to see all samples there are, if need be in fewer rows; but rows that were asked
-    for are given.
+    Every stage uses all samples, if necessary in fewer rows, unless the number of rows is given.
 
     Args:
         stream: the samples.
         wanted: n.
-        config: what was asked for.
-        held: the share of the samples that is held out, where they are few.
+        policy: the policy of the run.
+        held: the fraction of the samples that is held out if there are few.
     """
     most = wanted * BATCH
-    have = stream.count(most + 2 * _to_choose_by(most, config))
+    have = stream.count(most + 2 * policy.samples_to_choose_by(most))
     in_a_row = have * (1 - held) / wanted
-    batch = math.ceil(in_a_row) if config.samples is None else int(in_a_row)
+    batch = math.ceil(in_a_row) if policy.config.samples is None else int(in_a_row)
     return min(max(batch, 1), BATCH)

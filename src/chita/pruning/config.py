@@ -11,9 +11,8 @@ from typing import Any
 from chita.errors import ChitaError
 from chita.methods import Method, get_method, methods_where
 from chita.pruning.allocation import GLOBAL
-from chita.pruning.auto.search import Forms
 from chita.pruning.declaration import add_options, check_names, check_values, options_of
-from chita.pruning.floor import Floor, sparsity_to_reach
+from chita.pruning.floor import Floor, highest_sparsity
 from chita.pruning.option_text import AUTO
 from chita.pruning.options import PruneOptions
 from chita.pruning.schedule import sparsities
@@ -22,12 +21,6 @@ from chita.solver.matrix.memory import parse_bytes
 from chita.solver.options import Options
 
 SCHEDULE = "polynomial"
-TRIED_METRICS = ("plain", "fisher", "lamp")  # by metric="auto", the paper's first
-BLOCK = 2000  # the size of the blocks that method="auto" may use, as the paper's
-# Without blocks the rows of A say little about each weight where they are so much fewer; with fewer
-# weights than this, blocks are not worth a trial.
-WHOLE_AT_MOST = 1000  # weights for each row
-BLOCKS_FROM = 100_000  # weights
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class PruneConfig(PruneOptions):
                 f"use; {methods_where(lambda method: method.curvature.uses_gradients)} do"
             )
         for name in ("max_loss_increase", "min_accuracy"):
-            if getattr(self, name) is not None and not self.guarded:
+            if getattr(self, name) is not None and self.method != AUTO:
                 raise ChitaError(f"{name} requires method='auto', got method={self.method!r}")
         if self.min_accuracy is not None and self.loss is not None:
             raise ChitaError(
@@ -141,44 +134,11 @@ class PruneConfig(PruneOptions):
         return self.resolve_method().drops_dead if self.drop_dead is None else self.drop_dead
 
     @property
-    def guarded(self) -> bool:
-        """Whether each stage is chosen among candidates by the held-out loss."""
-        return self.method == AUTO
-
-    @property
-    def held_out_for(self) -> str | None:
-        """What samples are held out for; None if for nothing."""
-        if self.guarded:
-            return "method='auto'"
-        if self.metric == AUTO:
-            return "metric='auto'"
-        return "ridge='auto'" if self.ridge == AUTO else None
-
-    @property
     def floor(self) -> Floor | None:
         """What the network must keep, if anything was asked for."""
         if self.max_loss_increase is None and self.min_accuracy is None:
             return None
         return Floor(self.max_loss_increase, self.min_accuracy)
-
-    def forms(self, n: int, p: int) -> Forms:
-        """The forms of a stage's problem to choose from: one, where nothing is left open.
-
-        Args:
-            n: the rows of A.
-            p: the weights.
-        """
-        metric = self.metric or (AUTO if self.guarded else "plain")
-        blocks: tuple[tuple[int | None, int], ...] = ((self.block_size, self.block_sweeps),)
-        if self.guarded and self.block_size is None and p >= BLOCKS_FROM:
-            whole = () if p > WHOLE_AT_MOST * n else ((None, 0),)
-            # In a pattern blocks are solved one by one, which takes long: only where it must be.
-            cut = ((BLOCK, 0), (BLOCK, 1)) if self.pattern is None or not whole else ()
-            blocks = (*whole, *cut)
-        first_order: tuple[bool, ...] = (self.first_order is not False,)
-        if self.guarded and self.first_order is None:
-            first_order = (True, False)
-        return Forms(TRIED_METRICS if metric == AUTO else (metric,), blocks, first_order)
 
     @property
     def budget(self) -> int | None:
@@ -215,8 +175,10 @@ def resolve_config(config: PruneConfig | None, overrides: Mapping[str, Any]) -> 
     kind = PruneConfig if config is None else type(config)
     check_names(overrides, options_of(kind), "chita.prune")
     given = {**({} if config is None else vars(config)), **overrides}
-    floor = Floor(given.get("max_loss_increase"), given.get("min_accuracy"))
-    target = sparsity_to_reach(given.get("sparsity"), floor)
+    target = given.get("sparsity")
+    if target is None:
+        floor = Floor(given.get("max_loss_increase"), given.get("min_accuracy"))
+        target = highest_sparsity(floor)
     given["sparsity"], given["pattern"] = read_sparsity(target, given.get("pattern"))
     return kind(**given)
 

@@ -1,4 +1,4 @@
-"""The true loss on samples held out from A: what candidates are compared by."""
+"""The true loss on samples that are held out from A."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from chita.model.losses import Loss, part_losses
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks
 
-# What tells one form of a problem from another: one sample in so many, but this many at least.
-SCOUT, SCOUT_LEAST = 4, 256
+# Screening uses one held-out sample in SCREENING_PART, but at least SCREENING_LEAST samples.
+SCREENING_PART, SCREENING_LEAST = 4, 256
 
-HALF = 1000  # samples that a half has at least: fewer would not tell one lambda from the next
+HALF = 1000  # the least samples of a half: with fewer, neighbouring lambdas look alike
 SURE = 2.0  # standard errors by which a candidate must be better to replace another
 
 
 @dataclass(frozen=True, eq=False)
 class PartLosses:
-    """The losses of parts of the held-out samples.
+    """The losses of the parts into which held-out samples are divided.
 
     Attributes:
-        losses: (parts,) float64.
-        sizes: the samples in each part, (parts,) float64.
+        losses: the mean loss of each part, (parts,) float64.
+        sizes: the number of samples in each part, (parts,) float64.
     """
 
     losses: Tensor
@@ -38,7 +38,7 @@ class PartLosses:
 
     @property
     def mean(self) -> float:
-        """The mean loss of all samples."""
+        """The mean loss over all samples."""
         return float(self.losses @ self.sizes / self.sizes.sum())
 
     @property
@@ -52,14 +52,15 @@ class PartLosses:
         return math.sqrt(parts / (parts - 1) * float(spread))
 
     def less(self, other: PartLosses) -> PartLosses:
-        """The differences from other losses on the same samples, part by part."""
+        """Return the differences from other losses on the same samples, part by part."""
         return PartLosses(self.losses - other.losses, self.sizes)
 
     def surely_below(self, other: PartLosses) -> bool:
-        """Whether the mean is lower than another one by more than two standard errors.
+        """Return whether the mean is lower than another one by more than two standard errors.
 
-        Both are losses of the same samples: their difference varies far less from sample to sample
-        than either does. A single part shows no spread, and there any difference counts.
+        Both are losses of the same samples, so that their difference varies far less from sample to
+        sample than either of them. With a single part there is no spread, and any difference
+        counts.
         """
         if not math.isfinite(other.mean):
             return math.isfinite(self.mean)
@@ -71,19 +72,36 @@ class PartLosses:
 LossesOf = Callable[[Tensor], PartLosses]  # weights (p,) -> the losses on held-out samples
 
 
-class HeldOut:
-    """Held-out samples, shared out among the ranks.
-
-    Args:
-        model: that is pruned.
-        weights: of the model, p in all.
-        batches: the samples; none, if nothing is chosen by them.
-        loss: of a mini-batch; None for the default.
-        ranks: those who share the samples.
-        part: m, the samples of a mini-batch: losses are compared part by part.
+@dataclass(frozen=True)
+class Measurement:
+    """A network, measured on held-out samples.
 
     Attributes:
-        seconds: what all losses have taken so far.
+        loss: the mean loss; None without samples.
+        loss_error: its standard error; None if there are too few samples to estimate it.
+        accuracy: in percent; None unless the floor has a min_accuracy.
+        accepted: whether the floor holds.
+    """
+
+    loss: float | None = None
+    loss_error: float | None = None
+    accuracy: float | None = None
+    accepted: bool = True
+
+
+class HeldOut:
+    """Held-out samples, divided among the ranks.
+
+    Args:
+        model: the model that is pruned.
+        weights: its prunable weights, p in total.
+        batches: the samples; may be empty.
+        loss: the loss of a mini-batch; None for the default.
+        ranks: the ranks that share the samples.
+        part: m, the samples of a mini-batch, whose losses are compared one by one.
+
+    Attributes:
+        seconds: the time that all losses have taken so far.
     """
 
     def __init__(
@@ -100,10 +118,12 @@ class HeldOut:
         self._model, self._weights, self._loss, self._ranks = model, weights, loss, ranks
         self._part = part
         self._halves = _halves(batches)
-        self._scouts = _first(batches, max(self.samples // SCOUT, SCOUT_LEAST))
+        screened = max(self.samples // SCREENING_PART, SCREENING_LEAST)
+        self._screening = _first(batches, screened)
 
     @property
     def samples(self) -> int:
+        """The number of held-out samples."""
         return sum(batch.size for batch in self.batches)
 
     def losses(self, w: Tensor) -> PartLosses:
@@ -112,29 +132,41 @@ class HeldOut:
 
     @property
     def halved(self) -> bool:
-        """Whether there are enough samples for stages to take turns with one half and the other."""
+        """Whether there are enough samples for stages to alternate between two halves."""
         return len(self._halves) > 1
 
-    def turn(self, stage: int) -> LossesOf:
-        """The losses that a guarded stage chooses by: on one half, and at the next stage the other.
+    def half(self, stage: int) -> LossesOf:
+        """Return the losses on one half of the samples, alternating from stage to stage.
 
-        The weights as they are were the best of many candidates at the last stage. On the samples
-        that chose them their loss is lower than it really is, and the longer that goes on, the less
-        does anything that moves them seem to be better.
+        The current weights were chosen at the last stage as the best of many candidates. On the
+        samples that chose them their loss is biased low; if the same samples chose again, every
+        change would seem to be worse.
         """
         half = self._halves[stage % len(self._halves)]
         return lambda w: self._with(w, half)
 
-    def scout(self, w: Tensor) -> PartLosses:
-        """Compute the losses on some of the samples only."""
-        return self._with(w, self._scouts)
+    def screening_losses(self, w: Tensor) -> PartLosses:
+        """Compute the losses of the model with the weights w, (p,), on a part of the samples."""
+        return self._with(w, self._screening)
+
+    def measure(self) -> Measurement:
+        """Measure the model with its current weights."""
+        if not self.batches:
+            return Measurement()
+        losses = self.losses_now()
+        error = losses.standard_error
+        return Measurement(losses.mean, error if math.isfinite(error) else None)
 
     def losses_now(self) -> PartLosses:
-        """Compute the losses of the model as it is."""
+        """Compute the losses of the model with its current weights."""
         return self._parts(self.batches)
 
     def accuracy_now(self) -> float:
-        """The accuracy of the model as it is, in percent; a ChitaError if it has none."""
+        """Compute the accuracy of the model in percent.
+
+        Raises:
+            ChitaError: the model is not a classifier.
+        """
         with self._clock():
             return accuracy(self._model, self._own(self.batches), self._ranks)
 
@@ -158,13 +190,13 @@ class HeldOut:
 
 
 def _halves(batches: Sequence[Batch]) -> list[Sequence[Batch]]:
-    """Every second batch and the others, or all of them if that would be too few."""
+    """Return every second batch and the others, or all batches if a half would be too small."""
     halves = [batches[::2], batches[1::2]]
     enough = all(sum(batch.size for batch in half) >= HALF for half in halves)
     return halves if enough else [batches]
 
 
 def _first(batches: Sequence[Batch], samples: int) -> list[Batch]:
-    """The first batches, until so many samples are in them."""
+    """Return the first batches that contain this many samples."""
     before = accumulate((batch.size for batch in batches), initial=0)
     return [batch for batch, seen in zip(batches, before, strict=False) if seen < samples]

@@ -1,9 +1,9 @@
-"""Repair without training: forward passes correct what pruning has shifted.
+"""Repair a pruned network without training, by forward passes only.
 
-Two repairs are tried, one after the other: the statistics of batch norm are estimated anew, and
-biases restore the dense network's mean pre-activations. Each stays only if the loss on held-out
-samples falls by more than two standard errors and the floor, if there is one, still holds;
-otherwise the model keeps its values, bit for bit.
+Two repairs are tried, one after the other: re-estimate the statistics of batch norm, and correct
+the biases so that the mean pre-activations are those of the dense network. A repair is kept only if
+the loss on held-out samples falls by more than two standard errors and the floor, if there is one,
+still holds; otherwise the model is restored bit for bit.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.files.finite import finite_or_none
 from chita.model.batch import Batch
 from chita.model.batch_norm import batch_norm_layers, reestimate_batch_norm
 from chita.model.forward import device_of, evaluating
@@ -27,25 +25,26 @@ from chita.model.layers import channel_dim
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses
+from chita.pruning.rows import RepairRow
 
 logger = logging.getLogger(__name__)
 
 
-# (the layer's name, the layer, its output) -> what it hands on instead; None for the output itself.
+# (name of a layer, the layer, its output) -> a replacement of the output; None to keep it.
 Watch = Callable[[str, nn.Module, Tensor], Tensor | None]
 Means = dict[str, list[Tensor]]  # (channels,) for each call of a layer
 
 
 class DenseMeans:
-    """What the layers of a dense network hand on in the mean, channel by channel.
+    """The mean outputs of the layers of a dense network, channel by channel.
 
-    Watched are the layers that hold prunable weights and a bias: Linear, convolutions and what else
-    adds its bias along its last dimension, as transformers' Conv1D does.
+    The layers are those with prunable weights and a bias: Linear, convolutions, and other layers
+    that add the bias along the last dimension, such as Conv1D of transformers.
 
     Args:
-        model: not yet pruned; run in eval mode, forward only, and left as it was.
+        model: the model before pruning; it is run in eval mode and not changed.
         weights: its prunable weights.
-        batches: calibration samples. They are kept: the pruned network is to see the same ones.
+        batches: calibration samples. They are kept to run the pruned network on the same samples.
     """
 
     def __init__(self, model: nn.Module, weights: Weights, batches: Sequence[Batch]) -> None:
@@ -68,14 +67,14 @@ class DenseMeans:
         return means
 
     def biases(self, model: nn.Module) -> list[nn.Parameter]:
-        """Those of the watched layers, in the model itself or a copy of it."""
+        """Return the biases of these layers in the model or in a copy of it."""
         return [_bias(model.get_submodule(name)) for name in self._names]
 
     def bias_shifts(self, model: nn.Module) -> dict[nn.Parameter, Tensor]:
-        """What to add to the biases of the pruned model, which stays as it is.
+        """Return what to add to the biases of the pruned model, which is not changed.
 
-        A layer that is called several times gets the mean of its shifts. A call that the dense
-        network did not make counts for nothing.
+        A layer that is called several times gets the mean of its shifts. Calls that the dense
+        network did not make are ignored.
         """
         shifts: dict[nn.Parameter, _Mean] = {}
 
@@ -111,7 +110,7 @@ class _Mean:
 
 @torch.no_grad()
 def _pass(model: nn.Module, batch: Batch, names: Sequence[str], watch: Watch) -> None:
-    """Run the model on a batch, in eval mode, with the layers of these names watched."""
+    """Run the model on a batch, in eval mode, and call `watch` for the layers of these names."""
 
     by_layer = {model.get_submodule(name): name for name in names}
 
@@ -128,7 +127,7 @@ def _bias(layer: nn.Module) -> nn.Parameter:
 
 
 def _has_channels(layer: nn.Module, output: Any) -> bool:
-    """Whether the output is one that the bias was added to; an empty one has no mean."""
+    """Return whether the bias was added to this output; an empty output has no mean."""
     dim = channel_dim(layer)
     return (
         isinstance(output, Tensor)
@@ -139,49 +138,27 @@ def _has_channels(layer: nn.Module, output: Any) -> bool:
 
 
 def _channel_means(layer: nn.Module, output: Tensor) -> Tensor:
-    """The mean over samples and positions, (channels,)."""
+    """Return the mean over samples and positions, (channels,)."""
     channels_last = output.movedim(channel_dim(layer), -1).flatten(end_dim=-2)
     return channels_last.mean(0, dtype=torch.promote_types(output.dtype, torch.float32))
 
 
 def _along_channels(layer: nn.Module, values: Tensor) -> Tensor:
-    """(channels,) values in a shape that adds to the layer's output."""
+    """Return (channels,) values in a shape that broadcasts to the layer's output."""
     return values.reshape(-1, *[1] * (-1 - channel_dim(layer)))
 
 
-REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # at most, and in a forward pass
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # the most samples, in total and in a forward pass
 
 BATCH_NORM = "batch norm"
 BIASES = "biases"
 
 
-@dataclass(frozen=True)
-class RepairRow:
-    """One repair that was tried.
-
-    Attributes:
-        repair: "batch norm" or "biases".
-        loss_before: on the held-out samples.
-        loss_after: with the repair.
-        kept: whether it was better, and no floor was broken.
-    """
-
-    repair: str
-    loss_before: float
-    loss_after: float
-    kept: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        before, after = finite_or_none(self.loss_before), finite_or_none(self.loss_after)
-        return {**asdict(self), "loss_before": before, "loss_after": after}
-
-
 def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
-    """What the model, not yet pruned, is to be repaired by: its means over samples of A."""
+    """Return the means of a model before pruning, over samples of A."""
     samples, batch = min(REPAIR_SAMPLES, calibration.rows * calibration.batch), calibration.batch
     size = min(REPAIR_BATCH, calibration.at_once, samples)
-    size -= size % batch if size > batch else 0  # the rows of A begin where a mini-batch does
+    size -= size % batch if size > batch else 0  # rows of A start at a mini-batch
     return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
 
 
@@ -193,18 +170,18 @@ def repair(
 ) -> list[RepairRow]:
     """Repair a pruned model in place; zeros stay zeros, and no parameter is added.
 
-    Batch norm comes first: what it takes back, biases need not.
+    Batch norm comes first; biases then correct what remains.
 
     Args:
-        model: pruned since `dense` was gathered, or a pruned copy.
-        dense: the dense network's means, with the calibration samples, in batches of equal size;
-            batch norm needs some dozens of samples in each.
-        losses_now: the losses of the model as it is, on held-out samples.
-        holds: whether the model as it is keeps to the floor.
+        model: the pruned model, or a pruned copy.
+        dense: the means of the dense network, with the calibration samples in batches of equal
+            size; batch norm needs some dozens of samples in each.
+        losses_now: computes the losses of the model on held-out samples.
+        holds: checks whether the model satisfies the floor.
 
     Returns:
-        A row for each repair that there was something to do for; one that cannot be done, such as
-        batch norm's with one value for each channel, has none.
+        A row for each repair that applies to the model. A repair that fails, such as batch norm
+        with one value per channel, has no row.
     """
     statistics = [buffer for layer in batch_norm_layers(model) for buffer in layer.buffers()]
     repairs = (
@@ -220,7 +197,7 @@ def repair(
         try:
             after, kept = _try(changed, change, before, losses_now, holds)
         except ChitaError as error:
-            logger.warning("the repair of %s is left out: %s", name, error)
+            logger.warning("the repair of %s is skipped: %s", name, error)
             continue
         losses = after if kept else before
         rows.append(RepairRow(name, before.mean, after.mean, kept))
@@ -230,7 +207,7 @@ def repair(
 
 @torch.no_grad()
 def correct_biases(model: nn.Module, dense: DenseMeans) -> None:
-    """Move the biases of a pruned model so that its layers have the dense network's means."""
+    """Correct the biases of a pruned model so that its layers have the means of the dense one."""
     for bias, shift in dense.bias_shifts(model).items():
         bias.add_(shift.to(bias.dtype))
 
@@ -243,7 +220,7 @@ def _try(
     losses_now: Callable[[], PartLosses],
     holds: Callable[[], bool],
 ) -> tuple[PartLosses, bool]:
-    """The losses after a change of some tensors, and whether it stays; if not, it is undone."""
+    """Return the losses after a change of some tensors, and whether it is kept; or undo it."""
     saved = [tensor.clone() for tensor in changed]
     kept = False
     try:

@@ -1,88 +1,22 @@
-"""What pruning gives back: the model, its masks, and an account of every layer and stage."""
+"""PruneResult: the pruned model, its masks, and a report on every layer and stage."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.model.counts import Counts
+from chita.model.batch import Batch
+from chita.model.counts import Counts, count
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
-from chita.pruning.repair import RepairRow
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """How much of one parameter is left."""
-
-    name: str
-    shape: tuple[int, ...]
-    weights: int
-    nonzeros: int
-
-    @property
-    def sparsity(self) -> float:
-        return 1 - self.nonzeros / self.weights
-
-
-@dataclass(frozen=True)
-class StageRow:
-    """One stage: what it aimed at, what it solved and what it cost.
-
-    `loss` is the mean calibration loss before the stage, at the weights its gradients were taken
-    at; `held_out_loss` the one after it, on samples that chose nothing, with its standard error
-    `held_out_error`, and `accuracy` that on the same samples, in percent, where min_accuracy was
-    asked for. `choice_loss` is the loss on the samples that chose what the stage does: it is lower
-    than the true one. A method without curvature has none of these losses, and no objective; nor
-    has a stage that went only a part of the way. `sample_gradients` counts the samples whose
-    gradients the stage computed. `metric`,
-    `block_size`, `block_sweeps` and `first_order` are the form of its problem, `step` the share of
-    the displacement it took, `candidates` all that was tried before, with their held-out losses (on
-    a half of many samples: stages take turns with the halves), and `why` says in words what was
-    chosen. `dead` counts the columns of A that were zero and whose weights were therefore removed
-    first, in layers that have other columns. A stage is not accepted where it falls below a floor
-    that was asked for: its weights were put back.
-    """
-
-    stage: int
-    sparsity: float
-    kept: int
-    ridge: float | None
-    objective: float | None
-    loss: float | None
-    held_out_loss: float | None
-    iterations: int
-    converged: bool
-    jitter: float
-    gradient_seconds: float
-    solve_seconds: float
-    guard_seconds: float = 0.0
-    held_out_error: float | None = None
-    choice_loss: float | None = None
-    sample_gradients: int = 0
-    accepted: bool = True
-    metric: str = "plain"
-    block_size: int | None = None
-    block_sweeps: int = 0
-    first_order: bool = True
-    step: float = 1.0
-    accuracy: float | None = None
-    dead: int = 0
-    why: str = ""
-    candidates: list[dict[str, Any]] = field(default_factory=list, repr=False)
-
-
-@dataclass(frozen=True)
-class Seconds:
-    """Where the time went; `guard` is what held-out losses took."""
-
-    gradients: float
-    solve: float
-    guard: float
-    total: float
+from chita.pruning.held_out import Measurement
+from chita.pruning.rows import LayerRow, RepairRow, Seconds, StageRow, json_safe
+from chita.report.tables import as_text, counts_table, layer_table
+from chita.solver.matrix.memory import peak_memory_bytes
 
 
 @dataclass(frozen=True)
@@ -90,19 +24,19 @@ class PruneResult:
     """The outcome of `chita.prune`.
 
     Attributes:
-        model: the pruned model (the one given, unless inplace=False).
+        model: the pruned model (the given one, unless inplace=False).
         masks: parameter name -> bool tensor, True where a weight was kept.
         layers: a row for each pruned parameter.
         stages: a row for each stage.
-        samples: n, the rows of A that were used (0 for a method without curvature).
-        seconds: where the time went.
-        peak_memory_bytes: the most memory the process, or its GPU, held.
-        config: what was asked for.
+        samples: n, the rows of A (0 for a method without curvature).
+        seconds: the time, by purpose.
+        peak_memory_bytes: the peak memory of the process, or of its GPU.
+        config: the options of the run.
         counts: parameters, non-zeros, bytes and multiply-adds of the whole model.
         groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
-        repairs: what was tried at the end without training, and whether it helped.
-        held_out_loss: of the model as it is returned, on samples that chose nothing; None if no
-            samples were held out.
+        repairs: a row for each repair that was tried at the end.
+        held_out_loss: the loss of the returned model, on samples that are not used for any choice;
+            None if no samples were held out.
         held_out_error: its standard error.
     """
 
@@ -120,38 +54,97 @@ class PruneResult:
     held_out_loss: float | None = None
     held_out_error: float | None = None
 
+    @classmethod
+    def collect(
+        cls,
+        model: nn.Module,
+        weights: Weights,
+        kept: Tensor,
+        stages: list[StageRow],
+        *,
+        config: PruneConfig,
+        samples: int,
+        sample: Batch | None,
+        groups: dict[int, int] | None,
+        repairs: list[RepairRow],
+        measurement: Measurement,
+        began: float,
+    ) -> PruneResult:
+        """Return the result of a run that has ended.
+
+        Args:
+            model: the pruned model.
+            weights: its prunable weights, p in total.
+            kept: the support, (p,) bool.
+            stages: a row for each stage.
+            config: the options of the run.
+            samples: n, the rows of A.
+            sample: a sample to count multiply-adds with, if there is one.
+            groups: under a pattern, how many of its groups keep how many weights.
+            repairs: a row for each repair.
+            measurement: the model, measured on held-out samples.
+            began: when the run began, by `time.perf_counter`.
+        """
+        return cls(
+            model=model,
+            masks={name: mask.clone() for name, mask in weights.split(kept).items()},
+            layers=layer_rows(weights),
+            stages=stages,
+            samples=samples,
+            seconds=Seconds(
+                gradients=sum(row.gradient_seconds for row in stages),
+                solve=sum(row.solve_seconds for row in stages),
+                guard=sum(row.guard_seconds for row in stages),
+                total=time.perf_counter() - began,
+            ),
+            peak_memory_bytes=peak_memory_bytes(weights.device),
+            config=config,
+            counts=count(model, None if sample is None else sample.to(weights.device).inputs),
+            groups=groups,
+            repairs=repairs,
+            held_out_loss=measurement.loss,
+            held_out_error=measurement.loss_error,
+        )
+
+    @property
+    def title(self) -> str:
+        """The method, and the pattern if there is one."""
+        return " ".join(filter(None, [self.config.method, self.config.pattern]))
+
     @property
     def sample_gradients(self) -> int:
-        """The samples whose gradients all stages computed; an epoch of N samples counts as N."""
+        """The number of sample gradients that all stages computed; a sample counts every time."""
         return sum(row.sample_gradients for row in self.stages)
 
     @property
     def weights(self) -> int:
-        """p, the prunable weights."""
+        """p, the number of prunable weights."""
         return sum(row.weights for row in self.layers)
 
     @property
     def nonzeros(self) -> int:
+        """The number of prunable weights that are not zero."""
         return sum(row.nonzeros for row in self.layers)
 
     @property
     def sparsity(self) -> float:
-        """The share of the prunable weights that are zero now."""
+        """The fraction of the prunable weights that are zero."""
         return 1 - self.nonzeros / self.weights
 
     @property
     def last(self) -> StageRow | None:
-        """The last stage that was accepted, whose weights the model has; None if none was."""
+        """The last accepted stage, whose weights the model has; None if there is none."""
         return next((row for row in reversed(self.stages) if row.accepted), None)
 
     @property
     def objective(self) -> float | None:
-        """Q at the end of the last stage."""
+        """Q at the end of the last accepted stage."""
         return None if self.last is None else self.last.objective
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the tensors, ready for JSON."""
-        return {
+        """Return everything except the tensors, ready for JSON."""
+        groups = self.groups or {}
+        record: dict[str, Any] = {
             "method": self.config.method,
             "loss": self.config.loss,
             "sparsity": self.sparsity,
@@ -163,25 +156,24 @@ class PruneResult:
             "held_out_error": self.held_out_error,
             "objective": self.objective,
             "pattern": self.config.pattern,
-            "groups": self.groups and {str(kept): many for kept, many in self.groups.items()},
+            "groups": {str(kept): many for kept, many in groups.items()} or None,
             "ridge": None if self.last is None else self.last.ridge,
             "seconds": asdict(self.seconds),
             "peak_memory_bytes": self.peak_memory_bytes,
             "seed": self.config.seed,
             "counts": self.counts.to_dict(),
-            "layers": [{**asdict(row), "sparsity": row.sparsity} for row in self.layers],
-            "stages": [asdict(row) for row in self.stages],
+            "layers": [row.to_dict() for row in self.layers],
+            "stages": [row.to_dict() for row in self.stages],
             "repairs": [row.to_dict() for row in self.repairs],
         }
+        return dict(json_safe(record))
 
     def __str__(self) -> str:
-        from chita.report.tables import as_text, counts_table, layer_table
-
         return as_text(layer_table(self)) + as_text(counts_table(self.counts))
 
 
 def layer_rows(weights: Weights) -> list[LayerRow]:
-    """The rows of the model as it is now."""
+    """Return a row for each prunable parameter of a model."""
     return [
         LayerRow(
             weight.name,

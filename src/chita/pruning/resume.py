@@ -1,4 +1,4 @@
-"""Resume: the last finished stage of `chita.prune` in a file."""
+"""Resume: the file with the finished stages of a run of `chita.prune`."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from chita.files.resumable import Kept, KeptRun
+from chita.files.resumable import Kept, ResumableRun
 from chita.files.run_folder import STAGE_FILE
 from chita.files.whole import write_whole
 from chita.model.batch import tensors_of
 from chita.model.sample_source import NOTHING_HELD_OUT, SampleSplit
 from chita.model.stream import Place, SampleStream
 from chita.pruning.config import PruneConfig
-from chita.pruning.result import StageRow
+from chita.pruning.rows import StageRow
 
 _HEADER = "chita.stage"  # in the metadata of the file
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What the finished stages hand on to the next one and to the result.
+class FinishedStages:
+    """The state of a run after some stages.
 
     Attributes:
-        weights: (p,), of the model's type.
-        kept: (p,) bool, the support of the last stage.
+        weights: the current weights, (p,), in the data type of the model.
+        kept: the support of the last accepted stage, (p,) bool.
         rows: a row for each stage.
-        place: where the stream of samples goes on.
-        guard: what the next stage's choices go by.
-        seconds: what the run has taken so far.
+        place: the position in the stream of samples.
+        search: the state of the candidate search.
+        seconds: the time of the run so far.
     """
 
     weights: Tensor
     kept: Tensor
     rows: list[StageRow]
     place: Place
-    guard: dict[str, Any]
+    search: dict[str, Any]
     seconds: float
 
 
 def describe_run(
     config: PruneConfig, model: nn.Module, stream: SampleStream, sizes: Mapping[str, int]
 ) -> dict[str, Any]:
-    """All that decides the outcome of a run, as far as it can be told.
+    """Return everything comparable that determines the outcome of a run, by name.
 
-    A loss function cannot be compared. Of data that may come in another order each time, only the
-    rule that holds samples out is compared: it depends on their content.
+    A loss function cannot be compared. If the data may come in another order each time, only the
+    rule that holds samples out is compared, which depends on their content.
 
     Args:
-        config: what was asked for.
-        model: with the weights it starts from.
-        stream: of the data.
+        config: the options of the run.
+        model: the model with its initial weights.
+        stream: the stream of samples.
         sizes: n and p.
     """
     first = stream.first()
     tensors = chain(model.named_parameters(), model.named_buffers())
     decisive = {name: value for name, value in asdict(config).items() if name != "memory"}
     return {
-        **decisive,  # a budget changes where A is, and nothing else
+        **decisive,  # a memory budget changes only where A is stored
         **sizes,
         "the fingerprint of the model at the start": fingerprint(tensors),
         "the fingerprint of the data": first and fingerprint(enumerate(tensors_of(first.content))),
@@ -74,13 +74,13 @@ def describe_run(
     }
 
 
-class StageFile(KeptRun[Finished]):
+class StageFile(ResumableRun[FinishedStages]):
     """The file of one run of `chita.prune`.
 
     Args:
-        folder: made if it is not there.
-        run: of `describe_run`; any other run is refused.
-        stages: how many the run has.
+        folder: the folder; created if it does not exist.
+        run: the description of the run, from `describe_run`; any other run is refused.
+        stages: the number of stages of the run.
     """
 
     file = STAGE_FILE
@@ -90,30 +90,30 @@ class StageFile(KeptRun[Finished]):
         super().__init__(folder, run, stages)
 
     @classmethod
-    def read(cls, path: Path) -> Kept[Finished]:
+    def read(cls, path: Path) -> Kept[FinishedStages]:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_HEADER])
             tensors = {name: file.get_tensor(name) for name in ("weights", "kept")}
             if fingerprint(tensors.items()) != header["fingerprint"]:
                 raise ValueError("the tensors are not those that were written")
-            finished = Finished(
+            finished = FinishedStages(
                 **tensors,
-                rows=[StageRow(**row) for row in header["rows"]],
+                rows=[StageRow.from_dict(row) for row in header["rows"]],
                 place=tuple(header["place"]),
-                guard=header["guard"],
+                search=header["guard"],
                 seconds=header["seconds"],
             )
         return Kept(header["run"], header["stages"], finished)
 
-    def write(self, finished: Finished) -> None:
+    def write(self, finished: FinishedStages) -> None:
         tensors = {"weights": finished.weights.cpu(), "kept": finished.kept.cpu()}
         header = {
             "fingerprint": fingerprint(tensors.items()),
             "run": self.run,
             "stages": self.total,
-            "rows": [asdict(row) for row in finished.rows],
+            "rows": [row.to_dict() for row in finished.rows],
             "place": finished.place,
-            "guard": finished.guard,
+            "guard": finished.search,
             "seconds": finished.seconds,
         }
         content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})
@@ -128,7 +128,7 @@ def _split_fingerprint(split: SampleSplit) -> str | None:
 
 
 def fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:
-    """Stands for the tensors: their names, types, shapes and values."""
+    """Return a hash of the names, data types, shapes and values of tensors."""
     found = hashlib.sha256()
     for name, tensor in named:
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

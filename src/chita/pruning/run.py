@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +15,33 @@ from torch import Tensor, nn
 from chita.curvature.row_by_row import reached_weights
 from chita.curvature.source import LocalModel, SampledModel
 from chita.errors import ChitaError
-from chita.model.counts import count
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
-from chita.model.weights import check_finite, check_model
 from chita.pruning.agreement import agreed_ranks
 from chita.pruning.auto.metrics import Shape
-from chita.pruning.auto.search import STEPS, Guard, Guarded
+from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
-from chita.pruning.floor_check import Judge
-from chita.pruning.held_out import HeldOut
-from chita.pruning.repair import RepairRow, dense_means, repair
-from chita.pruning.result import PruneResult, Seconds, StageRow, layer_rows
-from chita.pruning.resume import Finished, StageFile, describe_run
-from chita.pruning.stage_path import StagePath
+from chita.pruning.floor import FloorCheck
+from chita.pruning.held_out import HeldOut, Measurement
+from chita.pruning.policy import policy_for
+from chita.pruning.repair import dense_means, repair
+from chita.pruning.result import PruneResult
+from chita.pruning.resume import FinishedStages, StageFile, describe_run
+from chita.pruning.rows import RepairRow, StageRow
 from chita.pruning.stage_problem import StageProblem
 from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
-from chita.solver.matrix.memory import peak_memory_bytes
 from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One call of `chita.prune`: what the stages share."""
+    """One call of `chita.prune`: the state that the stages share."""
 
     def __init__(
         self,
@@ -56,10 +53,8 @@ class Run:
         held_out: Iterable[Any] | None = None,
     ) -> None:
         self.began = time.perf_counter()
-        check_model(model)
         self.model, self.ranks, self.method = model, ranks, config.resolve_method()
         self.weights = weights = choose_weights(model, config)
-        check_finite(weights)
         self.calibration = data = calibrate(model, batches, loss, config, held_out)
         if self.method.curvature.uses_gradients:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
@@ -68,44 +63,61 @@ class Run:
                 model, weights, stage, data.row_loss, named=named
             )
         self.config = config = within_limits(config, weights)
+        self.policy = policy = policy_for(config)
         self.supports = Supports(model, weights, config)
-        self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds with
-        sharers = agreed_ranks(ranks, config, self.supports, weights, n=data.rows)
-        forms = config.forms(data.rows, weights.size)
-        if sharers.size > 1:  # the columns are divided so that no block is cut
-            forms = forms.of_one_size()
-        layout = Layout(weights.sizes, forms.first.block_size, self.supports.units)
-        self.shape, self.division = Shape.of(model, weights), Division(sharers, layout)
-        self.curvature = self.method.curvature(
-            SampledModel(
-                model,
-                weights,
-                data.stream,
-                rows=data.rows,
-                batch=data.batch,
-                loss=data.loss,
-                row_loss=data.row_loss,
-                distilled=config.loss is not None,
-                ranks=sharers,
-                store=choose_store(config, self.supports, self.division, forms, weights, data.rows),
-            )
-        )
+        self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds
+        self.shape = Shape.of(model, weights)
+        self.space = policy.candidates(data.rows, weights.size)
+        self.division = self._divide()
+        self.curvature = self.method.curvature(self._sampled())
         self.held_out, self.measured = (
-            HeldOut(model, weights, samples, data.loss, sharers, data.batch)
+            HeldOut(model, weights, samples, data.loss, self.division.ranks, data.batch)
             for samples in (data.held_out, data.measured)
         )
-        self.judge = Judge(self.measured, config.floor)
-        ridge = None if config.ridge == "auto" else config.ridge
-        self.guard = Guard(forms, ridge=ridge, steps=STEPS if config.guarded else ())
-        self.dense = dense_means(model, weights, data) if config.guarded else None
+        self.floor = None if config.floor is None else FloorCheck(self.measured, config.floor)
+        self.search = policy.search(self.space)
+        self.dense = dense_means(model, weights, data) if policy.repairs else None
         self.rows: list[StageRow] = []
         self.kept = torch.ones(weights.size, dtype=torch.bool, device=weights.device)
         self.stage_file: StageFile | None = None
         if not self.supports.kept(config.sparsity):
             logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
 
+    def _sampled(self) -> SampledModel:
+        """Return the model and the samples that the curvature source of the method reads."""
+        data, weights, division = self.calibration, self.weights, self.division
+        store = choose_store(self.policy, self.supports, division, self.space, weights, data.rows)
+        return SampledModel(
+            self.model,
+            weights,
+            data.stream,
+            rows=data.rows,
+            batch=data.batch,
+            loss=data.loss,
+            row_loss=data.row_loss,
+            distilled=self.config.loss is not None,
+            ranks=division.ranks,
+            store=store,
+        )
+
+    def _divide(self) -> Division:
+        """Divide the columns among the ranks; the candidates must then respect the cuts."""
+        weights, ranks, base = self.weights, ALONE, self.policy.formulation
+        if self.ranks.size > 1:
+            n = self.calibration.rows
+            ranks = agreed_ranks(self.ranks, self.config, self.supports, weights, n=n)
+        if ranks.size > 1:  # no block is cut
+            self.space = self.space.with_one_block_size(base)
+        block_size = self.space.first.apply(base).block_size
+        return Division(ranks, Layout(weights.sizes, block_size, self.supports.units))
+
     def keep_stages(self, folder: Path, *, resume: bool) -> None:
-        """Write each finished stage into `folder`, after going on from the one found there."""
+        """Write each finished stage into a folder, and continue from the one found there.
+
+        Args:
+            folder: the folder of the run.
+            resume: whether to continue.
+        """
         data, sizes = self.calibration, {"n": self.calibration.rows, "p": self.weights.size}
         run = describe_run(self.config, self.model, data.stream, sizes)
         stage_file = StageFile(folder, run=run, stages=len(self.config.plan()))
@@ -115,38 +127,36 @@ class Run:
             data.stream.seek(finished.place)
             self.weights.replace(finished.weights)
             self.rows, self.kept = finished.rows, finished.kept.to(self.weights.device)
-            self.guard.load_state(finished.guard)
+            self.search.load_state(finished.search)
             self.began -= finished.seconds
 
-    def finished(self) -> Finished:
-        return Finished(
+    def finished(self) -> FinishedStages:
+        """Return the state after the stages so far."""
+        return FinishedStages(
             weights=self.weights.vector(),
             kept=self.kept,
             rows=self.rows,
             place=self.calibration.stream.place,
-            guard=self.guard.state(),
+            search=self.search.state(),
             seconds=time.perf_counter() - self.began,
         )
 
-    def next_sparsity(self) -> float | None:
-        """That of the next stage, or None: planned, or for a guarded run as the loss has it."""
-        config, plan = self.config, self.config.plan()
-        free = config.guarded and config.schedule is None
-        path = StagePath(
-            config.start, config.sparsity, len(plan), config.hold, None if free else plan
-        )
-        return path.next(self.rows)
-
     def all_stages(self, progress: bool) -> PruneResult:
+        """Run the stages, and return the result.
+
+        Args:
+            progress: whether to show a progress bar.
+        """
+        path = self.policy.path
         with stage_bar(len(self.config.plan()), show=progress) as advance:
             for row in self.rows:
                 advance(row.sparsity)
-            while (sparsity := self.next_sparsity()) is not None:
+            while (sparsity := path.next(self.rows)) is not None:
                 w0 = self.weights.vector()
                 try:
                     row, support = self.stage(len(self.rows) + 1, sparsity, w0)
                 except BaseException:
-                    self.weights.assign(w0)  # a second time, if that itself was interrupted
+                    self.weights.assign(w0)  # again, if restoring was itself interrupted
                     raise
                 self.rows.append(row)
                 if row.accepted:
@@ -156,68 +166,29 @@ class Run:
                     self.stage_file.write(self.finished())
                 advance(sparsity)
         if self.stage_file is not None and len(self.rows) < self.stage_file.total:
-            self.stage_file.total = len(self.rows)  # the search for a floor is done
+            self.stage_file.total = len(self.rows)  # the search for a floor has ended
             self.stage_file.write(self.finished())
         return self.result()
 
-    def result(self) -> PruneResult:
-        """What came of the stages, after batch norm and biases are repaired where that helps."""
-        self.judge.sum_up(self.rows, self.config.pattern)
-        repairs: list[RepairRow] = []
-        if self.dense is not None:
-            repairs = repair(self.model, self.dense, self.held_out.losses_now, self.judge.holds)
-        measurement = self.judge.measure()
-        seconds = Seconds(
-            gradients=sum(row.gradient_seconds for row in self.rows),
-            solve=sum(row.solve_seconds for row in self.rows),
-            guard=sum(row.guard_seconds for row in self.rows),
-            total=time.perf_counter() - self.began,
-        )
-        sample = None if self.sample is None else self.sample.to(self.weights.device)
-        return PruneResult(
-            model=self.model,
-            masks={name: mask.clone() for name, mask in self.weights.split(self.kept).items()},
-            layers=layer_rows(self.weights),
-            stages=self.rows,
-            samples=self.calibration.rows,
-            seconds=seconds,
-            peak_memory_bytes=peak_memory_bytes(self.weights.device),
-            config=self.config,
-            counts=count(self.model, None if sample is None else sample.inputs),
-            groups=self.supports.group_counts(self.kept),
-            repairs=repairs,
-            held_out_loss=measurement.loss,
-            held_out_error=measurement.loss_error,
-        )
-
     def stage(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
-        """One stage of algorithm 1: gradients at the current weights, a solve, the new weights."""
-        start, guarded_before = time.perf_counter(), self._guard_seconds()
+        """Run one stage of algorithm 1: gradients at the current weights, a solve, new weights.
+
+        Args:
+            number: the number of the stage, from 1.
+            sparsity: its target.
+            w0: the current weights, (p,).
+
+        Returns:
+            The row of the stage, and its support, (k,).
+        """
+        start, checked_before = time.perf_counter(), self._held_out_seconds()
         local = self.curvature.at(w0)
         middle = time.perf_counter()
         problem = self.problem(local, w0, self.supports.kept(sparsity))
         chosen = self.choose(problem, number)
+        choice_loss, measurement = self._apply(number, w0, chosen)
         solution = chosen.choice.solution
-        w = solution.w.to(self.weights.dtype)
-        if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
-            raise ChitaError(
-                f"stage {number} gave weights or an objective that are not finite; try a larger "
-                "ridge, or a loss of a smaller scale"
-            )
-        self.weights.replace(w)
-        choice_loss = chosen.choice.held_out_loss
-        if self.config.guarded and self.held_out.halved:
-            choice_loss = self.held_out.losses_now().mean  # it was chosen on a half
-        measurement = self.judge.measure()
-        for loss in (choice_loss, measurement.loss):
-            if loss is not None and not math.isfinite(loss):
-                raise ChitaError(
-                    f"stage {number} has a held-out loss of {loss}; the data must be finite, or "
-                    "the ridge larger"
-                )
-        if not measurement.accepted:
-            self.weights.replace(w0)
-        guard_seconds = self._guard_seconds() - guarded_before
+        held_out_seconds = self._held_out_seconds() - checked_before
         has_objective = self.method.curvature.uses_gradients and chosen.step == 1
         row = StageRow(
             stage=number,
@@ -231,13 +202,13 @@ class Run:
             converged=solution.converged,
             jitter=solution.jitter,
             gradient_seconds=middle - start,
-            solve_seconds=time.perf_counter() - middle - guard_seconds,
-            guard_seconds=guard_seconds,
+            solve_seconds=time.perf_counter() - middle - held_out_seconds,
+            guard_seconds=held_out_seconds,
             held_out_error=measurement.loss_error,
             choice_loss=choice_loss,
             sample_gradients=local.sample_gradients,
             accepted=measurement.accepted,
-            **asdict(chosen.form),
+            candidate=chosen.candidate,
             step=chosen.step,
             accuracy=measurement.accuracy,
             dead=problem.dead.count,
@@ -246,9 +217,6 @@ class Run:
         )
         logger.info("%s", row)
         return row, solution.support
-
-    def _guard_seconds(self) -> float:
-        return self.held_out.seconds + self.measured.seconds
 
     def problem(self, local: LocalModel, w0: Tensor, k: int) -> StageProblem:
         """Return the problem of a stage that keeps k weights."""
@@ -260,15 +228,74 @@ class Run:
             shape=self.shape,
             division=self.division,
             algorithm=self.method.algorithm,
-            options=self.config.resolve_options(),
             drop_dead=self.config.drops_dead,
         )
 
-    def choose(self, problem: StageProblem, number: int) -> Guarded:
-        """What the stage does: the solution of the best candidate, or of the only one."""
-        if self.held_out.batches:
-            losses = self.held_out.turn(number) if self.config.guarded else self.held_out.losses
-            return self.guard.choose(
-                problem.solve, problem.still, problem.mask, losses, self.held_out.scout
+    def choose(self, problem: StageProblem, number: int) -> StageChoice:
+        """Return what the stage does: the best candidate, or the only one."""
+        if not self.held_out.batches:
+            return self.search.only(problem)
+        losses = self.policy.choosing_losses(self.held_out, number)
+        return self.search.choose(problem, losses, self.held_out.screening_losses)
+
+    def _apply(
+        self, number: int, w0: Tensor, chosen: StageChoice
+    ) -> tuple[float | None, Measurement]:
+        """Give the model the weights of a stage; restore w0, (p,), if the floor does not hold.
+
+        Returns:
+            The loss by which the stage was chosen, and the measurement.
+        """
+        solution = chosen.choice.solution
+        w = solution.w.to(self.weights.dtype)
+        if not (math.isfinite(solution.objective) and bool(w.isfinite().all())):
+            raise ChitaError(
+                f"the weights or the objective of stage {number} are not finite; try a larger "
+                "ridge, or a loss of a smaller scale"
             )
-        return self.guard.only(problem.solve)
+        self.weights.replace(w)
+        choice_loss = self.policy.choice_loss(self.held_out, chosen.choice)
+        measurement = self.measure()
+        for loss in (choice_loss, measurement.loss):
+            if loss is not None and not math.isfinite(loss):
+                raise ChitaError(
+                    f"the held-out loss of stage {number} is {loss}; the data must be finite, or "
+                    "the ridge larger"
+                )
+        if not measurement.accepted:
+            self.weights.replace(w0)
+        return choice_loss, measurement
+
+    def measure(self) -> Measurement:
+        """Measure the model on samples that are not used for any choice."""
+        return self.measured.measure() if self.floor is None else self.floor.measure()
+
+    def holds(self) -> bool:
+        """Return whether the model satisfies the floor, if there is one."""
+        return self.floor is None or self.floor.measure().accepted
+
+    def _held_out_seconds(self) -> float:
+        return self.held_out.seconds + self.measured.seconds
+
+    def result(self) -> PruneResult:
+        """Repair batch norm and biases if the policy does so, and return the result."""
+        if self.floor is not None:
+            reached = max((row.sparsity for row in self.rows if row.accepted), default=None)
+            highest = max(row.sparsity for row in self.rows)
+            self.floor.warn(reached, highest, self.config.pattern)
+        repairs: list[RepairRow] = []
+        if self.dense is not None:
+            repairs = repair(self.model, self.dense, self.held_out.losses_now, self.holds)
+        return PruneResult.collect(
+            self.model,
+            self.weights,
+            self.kept,
+            self.rows,
+            config=self.config,
+            samples=self.calibration.rows,
+            sample=self.sample,
+            groups=self.supports.group_counts(self.kept),
+            repairs=repairs,
+            measurement=self.measure(),
+            began=self.began,
+        )

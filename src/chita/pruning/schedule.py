@@ -1,19 +1,27 @@
-"""Sparsity schedules: the increasing sequence tau_1 <= ... <= tau_f of CHITA++ (algorithm 1)."""
+"""The sparsity of each stage: the sequence tau_1 <= ... <= tau_f of CHITA++ (algorithm 1).
+
+A schedule plans all stages before the run. A `StagePath` without a plan decides during the run:
+where the loss does not rise, a stage covers twice an even step, and the stages saved make the steps
+smaller where the loss does rise. All stages are used, and the last one ends at the target: stages
+that stay there move the remaining weights and exchange some.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Integral
+from typing import Protocol
 
 from chita.errors import ChitaError
 
-# A mesh maps (i, last, ratio) to the share of the way from the first sparsity to the target that
+# A mesh maps (i, last, ratio) to the fraction of the way from the first sparsity to the target that
 # step i of 0, ..., last has covered; `ratio` is the target density divided by the first density.
 Mesh = Callable[[int, int, float], float]
 
 
 def _exponential(i: int, last: int, ratio: float) -> float:
-    """The mesh of the paper's experiments: each step covers half of what the last one left.
+    """Cover half of the remaining way at each step, as in the paper's experiments.
 
     The factor 1 / (1 - 2^-last) makes the last step reach the target. Negative powers underflow to
     zero, so `last` may be large.
@@ -22,22 +30,22 @@ def _exponential(i: int, last: int, ratio: float) -> float:
 
 
 def _geometric(i: int, last: int, ratio: float) -> float:
-    """Each step divides the density by the same number, so steps are small near the target."""
+    """Divide the density by the same number at each step: steps are small near the target."""
     return (1 - ratio ** (i / last)) / (1 - ratio) if ratio < 1 else i / last
 
 
 def _linear(i: int, last: int, ratio: float) -> float:
-    """Each step adds the same to the sparsity."""
+    """Add the same to the sparsity at each step."""
     return i / last
 
 
 def _constant(i: int, last: int, ratio: float) -> float:
-    """All steps are at the target."""
+    """Stay at the target."""
     return 1.0
 
 
 def _polynomial(i: int, last: int, ratio: float) -> float:
-    """The cubic of Zhu and Gupta."""
+    """Follow the cubic of Zhu and Gupta."""
     return 1 - (1 - i / last) ** 3
 
 
@@ -57,10 +65,10 @@ def sparsities(
 
     Args:
         schedule: a name in MESHES.
-        target: the sparsity to end at, in [0, 1).
-        stages: f, how many stages there are.
+        target: the final sparsity, in [0, 1).
+        stages: f, the number of stages.
         start: tau_1, the sparsity of the first stage (the target, if that is lower).
-        hold: the last share of the stages that stays at the target.
+        hold: the fraction of the stages, at the end, that stay at the target.
     """
     if schedule not in MESHES:
         raise ChitaError(f"schedule must be one of {sorted(MESHES)}, got {schedule!r}")
@@ -74,6 +82,103 @@ def sparsities(
     rising = stages - held
     mesh, last, ratio = MESHES[schedule], rising - 1, (1 - target) / (1 - start)
     shares = (mesh(i, last, ratio) for i in range(last))
-    # Rounding may carry start + (target - start) past the target.
+    # Rounding may move start + (target - start) beyond the target.
     ramp = [min(start + (target - start) * share, target) for share in shares]
     return ramp + [target] * (held + 1)
+
+
+FAST = 2.0  # the factor by which a stage exceeds an even step where the loss does not rise
+MANY = 4  # with fewer stages left, none is saved
+RISE = 0.01  # a smaller relative increase of the loss does not count as a rise
+CLOSE = 0.02  # the search for a floor ends at this fraction of the density, or
+FINEST = 1e-4  # at this fraction of the weights
+
+
+class FinishedStage(Protocol):
+    """What a path reads of a finished stage; `StageRow` has it."""
+
+    @property
+    def sparsity(self) -> float:
+        """The target of the stage."""
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the floor holds."""
+
+    @property
+    def choice_loss(self) -> float | None:
+        """The loss on the samples by which the stage was chosen."""
+
+
+@dataclass(frozen=True)
+class StagePath:
+    """The way from the first sparsity to the target: planned, or on Zhu and Gupta's cubic.
+
+    Attributes:
+        start: the sparsity of the first stage.
+        target: the sparsity of the last stage.
+        stages: the largest number of stages.
+        hold: the fraction of the stages, at the end, that stay at the target.
+        plan: the sparsity of each stage, if a schedule was given. It ends at the first stage that
+            is not accepted, where the search for the floor begins.
+    """
+
+    start: float
+    target: float
+    stages: int
+    hold: float = 0.0
+    plan: Sequence[float] | None = None
+
+    def next(self, rows: Sequence[FinishedStage]) -> float | None:
+        """Return the sparsity of the next stage; None after the last one.
+
+        The sparsity of a stage that was not accepted is too high: the next stage bisects the
+        interval between it and the last accepted one.
+
+        Args:
+            rows: the finished stages.
+        """
+        if len(rows) == self.stages:
+            return None
+        reached = [row for row in rows if row.accepted]
+        too_high = min((row.sparsity for row in rows if not row.accepted), default=None)
+        last = reached[-1].sparsity if reached else 0.0
+        if too_high is not None:
+            if too_high - last <= max(CLOSE * (1 - too_high), FINEST):
+                return None
+            return (last + too_high) / 2
+        if self.plan is not None:
+            return self.plan[len(rows)]
+        held = int(self.hold * self.stages)
+        return self._forward(reached, self.stages - held - len(rows))
+
+    def _forward(self, reached: Sequence[FinishedStage], left: int) -> float:
+        if left <= 1:
+            return self.target
+        if not reached:
+            return min(self.start, self.target)
+        way = self._way(reached[-1].sparsity)
+        even = (1 - way) / left
+        fast = left >= MANY and not _rising(reached)
+        return self._sparsity(way + (FAST * even if fast else even))
+
+    def _sparsity(self, way: float) -> float:
+        start = min(self.start, self.target)
+        reached = start + (self.target - start) * (1 - (1 - min(way, 1.0)) ** 3)
+        return min(reached, self.target)  # rounding may exceed it
+
+    def _way(self, sparsity: float) -> float:
+        """Return the fraction of the way at which a sparsity lies: the inverse of the cubic."""
+        start = min(self.start, self.target)
+        if self.target <= start:
+            return 1.0
+        left = min(max(1 - (sparsity - start) / (self.target - start), 0.0), 1.0)
+        return 1.0 - float(left ** (1 / 3))
+
+
+def _rising(rows: Sequence[FinishedStage]) -> bool:
+    """Return whether the loss rose at the last stage, or is unknown."""
+    losses = [row.choice_loss for row in rows[-2:]]
+    if len(losses) < 2 or losses[0] is None or losses[1] is None:
+        return True
+    return losses[1] > losses[0] * (1 + RISE)

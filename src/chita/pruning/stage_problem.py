@@ -1,4 +1,4 @@
-"""The problem of one stage, solved in any form (metric, blocks, first-order term)."""
+"""The l0 problem of one stage, which can be posed in several ways: metric, blocks, first order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import Tensor
 
 from chita.curvature.source import LocalModel
 from chita.pruning.auto.metrics import Shape, metric_scale
-from chita.pruning.auto.search import Form
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.constraints.constraint import Constraint, keep
 from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
@@ -19,6 +18,23 @@ from chita.solver.matrix.scaled import ScaledMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.solve import Solution
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """How a stage problem is posed and solved.
+
+    Attributes:
+        options: how the algorithm runs.
+        metric: a name in METRICS.
+        block_size: the size of blocks; None for one problem over all columns.
+        first_order: whether the local model has its first-order term.
+    """
+
+    options: Options
+    metric: str = "plain"
+    block_size: int | None = None
+    first_order: bool = True
 
 
 @dataclass(frozen=True)
@@ -32,18 +48,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class StageProblem:
-    """The local model at w0, and k weights to keep.
+    """The problem of keeping k weights, given the local model of the loss at w0.
 
     Attributes:
         local: the local model of the loss around w0.
         w0: the weights of all ranks, (p,).
-        k: the number of weights to keep.
+        k: how many weights are kept.
         constraint: which supports are allowed.
         shape: the shapes of the layers.
-        division: of the columns among the ranks, with the layout of the layers.
-        algorithm: the algorithm that solves the problem.
-        options: the options of the algorithm.
-        drop_dead: whether the weights of dead columns are removed first
+        division: how the columns are divided among the ranks.
+        algorithm: the algorithm that solves it.
+        drop_dead: whether to remove the weights of dead columns first
             (`solver/dead_columns.py`).
     """
 
@@ -54,7 +69,6 @@ class StageProblem:
     shape: Shape
     division: Division
     algorithm: Algorithm
-    options: Options
     drop_dead: bool = False
     _measured: dict[str, Measured] = field(default_factory=dict)
 
@@ -63,20 +77,23 @@ class StageProblem:
         """A, or the columns of it that this rank holds."""
         return self.local.matrix
 
-    def solve(self, form: Form, ridge: float) -> Solution:
-        """Solve the problem; the solution is in the plain metric, over the columns of all ranks."""
-        measured = self._in_metric(form.metric)
+    def solve(self, formulation: Formulation, ridge: float) -> Solution:
+        """Return the solution in the plain metric, over the columns of all ranks."""
+        measured = self._in_metric(formulation.metric)
         problem = Problem.build(
             measured.matrix,
             measured.w0,
             lam=ridge,
-            alpha=self.local.alpha if form.first_order else 0.0,
+            alpha=self.local.alpha if formulation.first_order else 0.0,
             constraint=self.constraint,
             moments=self.local.moments,
         )
-        options = replace(self.options, block_sweeps=form.block_sweeps)
         part = self.dead.solve(
-            problem, self.k, self.algorithm, options=options, layout=self._layout(form)
+            problem,
+            self.k,
+            self.algorithm,
+            options=formulation.options,
+            layout=self._layout(formulation.block_size),
         )
         if measured.scale is not None:
             w0 = self.division.part(self.w0)  # dead weights come back without rounding
@@ -88,9 +105,9 @@ class StageProblem:
         """Return w0 on the support of a solution, zero elsewhere, (p,)."""
         return keep(self.w0.to(solution.w.dtype), solution.support)
 
-    def mask(self, form: Form) -> tuple[Tensor, Tensor]:
-        """Return P_k(w0) in the metric of a form, (p,), and its support, (k,)."""
-        measured, division = self._in_metric(form.metric), self.division
+    def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
+        """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
+        measured, division = self._in_metric(formulation.metric), self.division
         own = self.constraint.largest(self.dead.drop(measured.w0), self.k, division.ranks)
         own = self.dead.complete(own, measured.w0, constraint=self.constraint, ranks=division.ranks)
         support = division.ranks.gather(own + division.columns.start)
@@ -98,7 +115,7 @@ class StageProblem:
 
     @cached_property
     def dead(self) -> DeadColumns:
-        """The dead columns of this rank; none if they are not dropped."""
+        """The dead columns of this rank; none unless `drop_dead`."""
         if not self.drop_dead:
             return DeadColumns.none(self.matrix.p, self.matrix.device)
         return DeadColumns.find(
@@ -113,14 +130,14 @@ class StageProblem:
         """One pass over A, shared by dead columns and the Fisher metric."""
         return column_sizes(self.matrix)
 
-    def _layout(self, form: Form) -> Layout:
+    def _layout(self, block_size: int | None) -> Layout:
         layout = self.division.layout
-        if form.block_size == layout.block_size:
+        if block_size == layout.block_size:
             return layout
-        return replace(layout, block_size=form.block_size)
+        return replace(layout, block_size=block_size)
 
     def _in_metric(self, metric: str) -> Measured:
-        """Return A and w0 in a metric, built once: the matrix stores its last Gram product."""
+        """Return A and w0 in a metric; made once, since a matrix caches its last Gram product."""
         if metric not in self._measured:
             matrix, w0 = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
             if metric == "plain":

@@ -1,8 +1,9 @@
-"""Where the A of a run is stored: check the request, and plan within the memory budget."""
+"""Where A is stored: check the options, and plan within the memory budget."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,8 +12,10 @@ import torch
 from chita.errors import ChitaError
 from chita.methods import Method
 from chita.model.weights import Weights
-from chita.pruning.auto.search import Forms
+from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.config import PruneConfig
+from chita.pruning.policy import StagePolicy
+from chita.pruning.stage_problem import Formulation
 from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
@@ -32,14 +35,14 @@ logger = logging.getLogger(__name__)
 def check_memory(
     method: Method, layout: Layout, n: int, device: torch.device, budget: int | None = None
 ) -> None:
-    """Raise a ChitaError if A and what the method needs beside it do not fit.
+    """Raise a ChitaError if A and the other memory of a method do not fit.
 
     Args:
-        method: whose `memory` says what it needs.
-        layout: the layers, and the blocks they are cut into.
+        method: the method, whose `memory` returns the bytes it needs besides A.
+        layout: the layers, and the blocks into which they are cut.
         n: the rows of A.
-        device: where A lives.
-        budget: the bytes that the process may take in all; None for what is free.
+        device: the device of A.
+        budget: the bytes that the process may use in total; None for the free memory.
     """
     free = free_bytes(device) if budget is None else max(0, budget - resident_bytes(device))
     matrix = n * sum(layout.layers) * ENTRY if method.curvature.uses_gradients else 0
@@ -62,39 +65,39 @@ def check_memory(
 
 
 def _round_sizes(largest: int) -> list[int]:
-    """Block sizes to propose, the largest first: 1, 2 or 5 times a power of ten."""
+    """Return block sizes to propose, the largest first: 1, 2 or 5 times a power of ten."""
     sizes = [digit * 10**power for power in range(2, 9) for digit in (1, 2, 5)]
     return [size for size in reversed(sizes) if size < largest]
 
 
-FILLED = 0.6  # of what is free goes to A at most, where nobody gave a budget
-SOLVES = 8  # a stage that chooses by held-out samples tries about so many
+FILLED = 0.6  # the largest fraction of the free memory for A, without a given budget
+SOLVES = 8  # the approximate number of solves of a stage that chooses by held-out samples
 
 
 def choose_store(
-    config: PruneConfig,
+    policy: StagePolicy,
     supports: Supports,
     division: Division,
-    forms: Forms,
+    space: CandidateSpace,
     weights: Weights,
     n: int,
 ) -> Store:
     """Choose where the A of each stage is stored: shared by ranks, or within the memory budget.
 
     Args:
-        config: the configuration of the run.
+        policy: the policy of the run.
         supports: the supports that the run may have.
-        division: of rows and columns among the ranks.
-        forms: the forms of the problem that a stage may try.
+        division: how rows and columns are divided among the ranks.
+        space: the candidates that a stage may try.
         weights: the prunable weights.
         n: the rows of A.
 
     Raises:
         ChitaError: There is too little memory, or the method cannot read the requested storage.
     """
-    method, device = config.resolve_method(), weights.device
-    layout, ranks = division.layout, division.ranks
-    if config.guarded and ranks.size == 1:
+    config, device = policy.config, weights.device
+    method, layout, ranks = config.resolve_method(), division.layout, division.ranks
+    if policy.adapts_memory and ranks.size == 1:
         config = replace(config, memory=fitting_memory(config, weights.size, n, device))
     check_store(config, method, layout, n=n, device=device, ranks=ranks)
     if ranks.size > 1:
@@ -102,7 +105,16 @@ def choose_store(
     # The search for a floor may end anywhere above the dense network.
     lowest = 0.0 if config.floor is not None else min(config.plan())
     kept = supports.kept(config.sparsity), supports.kept(lowest)
-    return pick_store(config, method, layout, forms=forms, n=n, kept=kept, device=device)
+    return pick_store(
+        config,
+        method,
+        layout,
+        formulations=[candidate.apply(policy.formulation) for candidate in space.all()],
+        solves=1 if policy.held_out_for is None else SOLVES,
+        n=n,
+        kept=kept,
+        device=device,
+    )
 
 
 def check_store(
@@ -114,16 +126,15 @@ def check_store(
     device: torch.device,
     ranks: Ranks,
 ) -> None:
-    """Raise a ChitaError for what can be told before the work starts: too little memory for a
-    method that needs all of A in memory, or a storage that it cannot read.
+    """Raise a ChitaError if a method cannot read the storage, or needs too much memory for A.
 
     Args:
-        config: what was asked for.
-        method: that will use A.
-        layout: of the columns of this rank.
+        config: the options of the run.
+        method: the method that uses A.
+        layout: the layout of the columns of this rank.
         n: the rows of A.
-        device: where A is computed.
-        ranks: those who share it.
+        device: the device on which A is computed.
+        ranks: the ranks that share A.
     """
     streams = method.streams and ranks.size == 1
     if config.storage != "float32" and not streams:
@@ -134,20 +145,22 @@ def check_store(
 
 
 def fitting_memory(config: PruneConfig, p: int, n: int, device: torch.device) -> int | str | None:
-    """The budget asked for; if there is none, and A would not fit into what is free, most of that.
+    """Return the given budget; without one, most of the free memory if A does not fit into it.
 
     Args:
-        config: what was asked for.
-        p: the weights.
+        config: the options of the run.
+        p: the prunable weights.
         n: the rows of A.
-        device: where A is computed.
+        device: the device on which A is computed.
     """
     if config.memory is not None:
         return config.memory
     free = free_bytes(device)
     if free is None or n * p * ENTRY <= FILLED * free:
         return None
-    logger.info("A does not fit into memory: a budget of %s", format_bytes(int(FILLED * free)))
+    logger.info(
+        "A does not fit into memory: using a budget of %s", format_bytes(int(FILLED * free))
+    )
     return resident_bytes(device) + int(FILLED * free)
 
 
@@ -156,28 +169,29 @@ def pick_store(
     method: Method,
     layout: Layout,
     *,
-    forms: Forms,
+    formulations: Sequence[Formulation],
+    solves: int,
     n: int,
     kept: tuple[int, int],
     device: torch.device,
 ) -> Store:
-    """Where one rank alone stores the A of each stage.
+    """Return where a single rank stores the A of each stage.
 
     Args:
-        config: what was asked for.
-        method: that will use A.
-        layout: of the columns.
-        forms: of the problem that a stage may try.
+        config: the options of the run.
+        method: the method that uses A.
+        layout: the layout of the columns.
+        formulations: the formulations of the problem that a stage may try.
+        solves: the approximate number of solves of a stage.
         n: the rows of A.
-        kept: k of the stages, the least and the most.
-        device: where A is computed.
+        kept: the least and the largest k of the stages.
+        device: the device on which A is computed.
     """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not method.streams:
         return partial(hold, dtype)
-    work = plan_work(method, layout, forms, n=n, kept=kept, device=device)
-    if config.held_out_for is not None:
-        work = replace(work, solves=SOLVES * work.solves)
+    work = plan_work(method, layout, formulations, n=n, kept=kept, device=device)
+    work = replace(work, solves=solves * work.solves)
     if config.drops_dead and work.batch is not None:
         work = replace(work, solves=work.solves + 1)  # the pass that finds dead columns
     return Planner(config.budget, work, dtype)
@@ -186,15 +200,17 @@ def pick_store(
 def plan_work(
     method: Method,
     layout: Layout,
-    forms: Forms,
+    formulations: Sequence[Formulation],
     *,
     n: int,
     kept: tuple[int, int],
     device: torch.device,
 ) -> Work:
-    """What one solve does with A at most, in any of its forms."""
-    passes = 1 + max(sweeps for _, sweeps in forms.blocks)  # over blocks apart, and then talking
-    layouts = [replace(layout, block_size=size) for size in {size for size, _ in forms.blocks}]
+    """Return what one solve does with A at most, in any of the formulations."""
+    # Independent blocks take one pass over A, and each sweep over coupled blocks another.
+    passes = 1 + max(formulation.options.block_sweeps for formulation in formulations)
+    sizes = {formulation.block_size for formulation in formulations}
+    layouts = [replace(layout, block_size=size) for size in sizes]
     cuts = [each.blocks for each in layouts if each.blocks is not None]
     largest = max((stop - start for blocks in cuts for start, stop in blocks), default=0)
     batch = max(largest, batch_bytes(device) // (n * ENTRY)) if cuts else None
@@ -205,10 +221,13 @@ def plan_work(
 
 
 def _whole_work(method: Method, p: int, fewest: int, most: int) -> Work:
-    """What the stages need at most: the active set is largest where it just is one."""
+    """Return what the stages need at most.
+
+    The active set is largest at the largest k for which it does not contain all weights.
+    """
     active = method.options.active
     copied = min(int(active * most), p - 1) if int(active * fewest) < p else 0
     if method.algorithm is not ALGORITHMS["cd"]:
         return Work(kept=most, active=copied)
-    # Coordinate descent copies the support's columns too, and has the triangles of their blocks.
+    # Coordinate descent also copies the columns of the support, and stores their blocks' triangles.
     return Work(kept=most, active=max(copied, most), beside=most * BLOCK * ENTRY)

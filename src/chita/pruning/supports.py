@@ -1,4 +1,4 @@
-"""Which supports a run may have: any, those of a pattern, or those within limits of layers."""
+"""The supports that a run allows: any, those of a pattern, or those within limits of layers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.layers import Axes
-from chita.model.weights import Weights, weight_axes
-from chita.pruning.allocation import allocate, layer_limits, sparsity_of
+from chita.model.weights import Weights, check_finite, check_model, weight_axes
+from chita.pruning.allocation import GLOBAL, Allocation, allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.n_of_m import Groups
@@ -25,11 +25,22 @@ logger = logging.getLogger(__name__)
 
 
 def choose_weights(model: nn.Module, config: PruneConfig) -> Weights:
-    """The weights to prune: those of which a pattern, if there is one, fits the matrix.
+    """Return the weights to prune: those that the pattern, if there is one, divides.
 
-    The others stay dense, which is told, or is an error if the configuration is strict.
+    The other weights stay dense with a warning.
+
+    Raises:
+        ChitaError: the model has no weights to prune, or weights that are not finite; or the
+            pattern divides no weight, or with strict=True not every weight.
     """
-    weights = Weights(model, config.include, config.exclude)
+    check_model(model)
+    weights = _divisible(model, Weights(model, config.include, config.exclude), config)
+    check_finite(weights)
+    return weights
+
+
+def _divisible(model: nn.Module, weights: Weights, config: PruneConfig) -> Weights:
+    """Return the weights that the pattern divides."""
     if config.pattern is None:
         return weights
     pattern, matrices = parse_pattern(config.pattern), input_matrices(model, weights)
@@ -37,28 +48,28 @@ def choose_weights(model: nn.Module, config: PruneConfig) -> Weights:
     if not unfit:
         return weights
     shapes = {weight.name: tuple(weight.parameter.shape) for weight in weights}
-    told = ", ".join(f"{name} {shapes[name]}" for name in unfit)
+    listed = ", ".join(f"{name} {shapes[name]}" for name in unfit)
     if config.strict or len(unfit) == len(matrices):
         raise ChitaError(
-            f"pattern={config.pattern!r} does not divide the weights {told}; leave them out with "
-            "exclude, or take a pattern that fits" + (" or strict=False" if config.strict else "")
+            f"pattern={config.pattern!r} does not divide the weights {listed}; leave them out with "
+            "exclude, or choose a pattern that fits" + (" or strict=False" if config.strict else "")
         )
-    logger.warning("pattern %s does not divide %s: left dense", config.pattern, told)
+    logger.warning("pattern %s does not divide %s: left dense", config.pattern, listed)
     excluded = config.exclude or ()
     given = (excluded,) if isinstance(excluded, str) else tuple(excluded)
     return Weights(model, config.include, (*given, *map(glob.escape, unfit)))
 
 
 class Patterned:
-    """A pattern over weights that it fits.
+    """A pattern over weights that it divides.
 
     Args:
-        model: whose weights they are.
-        weights: of `choose_weights`, p in all.
-        name: of the pattern.
+        model: the model.
+        weights: the weights from `choose_weights`, p in total.
+        name: the name of the pattern.
 
     Attributes:
-        groups: for each layer, the places in it by group, (G, size of a group).
+        groups: for each layer, the indices of its weights by group, (G, size of a group).
         ids: the group of each weight, (p,).
     """
 
@@ -73,21 +84,22 @@ class Patterned:
         self.ids = ids.to(weights.device)
 
     def kept(self, k: int) -> int:
-        """How many weights are kept, where k are asked for."""
+        """Return how many weights are kept if k are wanted."""
         return self.pattern.kept(self.p, k)
 
     @cached_property
     def constraint(self) -> Constraint:
+        """The supports that the pattern allows."""
         return self.pattern.constraint(self.ids)
 
     @property
     def units(self) -> tuple[int, ...]:
-        """How many weights at a time each layer may be cut into so that no group is cut."""
+        """The unit of each layer: a cut at a multiple of it separates no group."""
         return tuple(_unit(groups) for groups in self.groups)
 
     def counts(self, kept: Tensor) -> dict[int, int]:
-        """How many groups keep 0, 1, ... of their weights; numbers of which there are none are
-        left out.
+        """Return how many groups keep 0, 1, ... of their weights, without numbers that do not
+        occur.
 
         Args:
             kept: (p,) bool.
@@ -97,25 +109,24 @@ class Patterned:
 
 
 def input_matrices(model: nn.Module, weights: Weights) -> dict[str, Tensor | None]:
-    """The places in each weight as a matrix (outputs, inputs), as matrix products take them; None
-    for a vector.
+    """Return the indices of each weight as a matrix (outputs, inputs); None for a vector.
 
-    The inputs of a convolution are its kernel's positions times its channels, the channels of a
-    position side by side: (outputs, height, width, channels), as NHWC kernels have it.
+    The inputs of a convolution are its kernel positions times its channels, with the channels of a
+    position adjacent: (outputs, height, width, channels), as in NHWC kernels.
     """
     axes = weight_axes(model, weights)
     return {w.name: _input_matrix(axes[w.name]) if w.parameter.ndim > 1 else None for w in weights}
 
 
 def _input_matrix(axes: Axes) -> Tensor:
-    """The places 0, 1, ... of a weight, its outputs down and its inputs across."""
+    """Return the indices 0, 1, ... of a weight, with outputs as rows and inputs as columns."""
     places = torch.arange(math.prod(axes)).view(axes)
     by_output = places.permute(0, 2, 4, 1, 3)  # (groups, outputs, kernel, inputs)
     return by_output.flatten(0, 1).flatten(1)
 
 
 def _unit(groups: Tensor) -> int:
-    """The first place after 0 where a cut separates no group; all layouts repeat from there."""
+    """Return the first index after 0 where a cut separates no group; layouts repeat from there."""
     across = torch.zeros(groups.numel() + 1, dtype=torch.int64)
     ones = torch.ones(len(groups), dtype=torch.int64)
     across.index_add_(0, groups.amin(1) + 1, ones).index_add_(0, groups.amax(1) + 1, -ones)
@@ -123,11 +134,11 @@ def _unit(groups: Tensor) -> int:
 
 
 def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:
-    """With a floor the sparsity is the most that is tried: then no more than layers allow.
+    """With a floor, lower the sparsity up to which the run searches to what the layers allow.
 
     Args:
-        config: what was asked for.
-        weights: of `choose_weights`.
+        config: the options of the run.
+        weights: the weights from `choose_weights`.
     """
     if config.floor is None:
         return config
@@ -138,12 +149,12 @@ def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:
 
 
 class Supports:
-    """What the configuration asks of the supports, over the weights of a model.
+    """The supports that the options allow, over the weights of a model.
 
     Args:
-        model: whose weights they are.
-        weights: of `choose_weights`, p in all.
-        config: what was asked for.
+        model: the model.
+        weights: the weights from `choose_weights`, p in total.
+        config: the options of the run.
     """
 
     def __init__(self, model: nn.Module, weights: Weights, config: PruneConfig) -> None:
@@ -151,31 +162,33 @@ class Supports:
         self._patterned: Patterned | None = None
         if config.pattern is not None:
             self._patterned = Patterned(model, weights, config.pattern)
-        self._allocation = allocate(
-            _shapes(weights),
-            kept_weights(weights.size, config.sparsity),
-            rule=config.allocation,
-            at_least=config.at_least,
-            at_most=config.at_most,
-        )
+        self._allocation: Allocation | None = None
+        if config.allocation != GLOBAL or config.at_least or config.at_most:
+            self._allocation = allocate(
+                _shapes(weights),
+                kept_weights(weights.size, config.sparsity),
+                rule=config.allocation,
+                at_least=config.at_least,
+                at_most=config.at_most,
+            )
 
     @property
     def any(self) -> bool:
-        """Whether any k weights will do."""
+        """Whether any k weights are allowed."""
         return self._patterned is None and self._allocation is None
 
     @property
     def units(self) -> tuple[int, ...] | None:
-        """How many weights at a time each layer may be cut into."""
+        """The unit of each layer, at whose multiples it may be cut; None for any cut."""
         return None if self._patterned is None else self._patterned.units
 
     def kept(self, sparsity: float) -> int:
-        """k, the weights that a stage keeps."""
+        """Return k, the number of weights that a stage keeps."""
         k = kept_weights(self._weights.size, sparsity)
         return k if self._patterned is None else self._patterned.kept(k)
 
     def constraint(self, k: int) -> Constraint:
-        """Which supports a stage may have that keeps k weights."""
+        """Return the supports that a stage which keeps k weights may have."""
         if self._patterned is not None:
             return self._patterned.constraint
         if self._allocation is None:
@@ -184,7 +197,7 @@ class Supports:
         return Groups.in_a_row(self._allocation.sizes, least, most, self._weights.device)
 
     def group_counts(self, kept: Tensor) -> dict[int, int] | None:
-        """How many groups of the pattern keep 0, 1, ... of their weights; None without a pattern.
+        """Return how many groups keep 0, 1, ... of their weights; None without a pattern.
 
         Args:
             kept: (p,) bool.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import StringIO
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
 from chita.model.counts import Counts
-from chita.pruning.result import PruneResult
 
 __all__ = [
     "Table",
@@ -23,10 +22,73 @@ __all__ = [
 ]
 
 
-def layer_table(result: PruneResult) -> Table:
-    """How much of each layer is left, and of all of them."""
-    name = " ".join(filter(None, [result.config.method, result.config.pattern]))
-    title = f"{name}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
+class LayerLike(Protocol):
+    """What a table shows of one layer."""
+
+    @property
+    def name(self) -> str:
+        """The name of the parameter."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the parameter."""
+
+    @property
+    def weights(self) -> int:
+        """The number of weights."""
+
+    @property
+    def nonzeros(self) -> int:
+        """The number of weights that are not zero."""
+
+    @property
+    def sparsity(self) -> float:
+        """The fraction of the weights that are zero."""
+
+
+class PrunedLike(Protocol):
+    """What a table shows of a pruned network; `chita.PruneResult` has it."""
+
+    @property
+    def title(self) -> str:
+        """The method, and the pattern if there is one."""
+
+    @property
+    def layers(self) -> Sequence[LayerLike]:
+        """A row for each pruned parameter."""
+
+    @property
+    def stages(self) -> Sequence[object]:
+        """A row for each stage."""
+
+    @property
+    def weights(self) -> int:
+        """The number of prunable weights."""
+
+    @property
+    def nonzeros(self) -> int:
+        """The number of prunable weights that are not zero."""
+
+    @property
+    def sparsity(self) -> float:
+        """The fraction of the prunable weights that are zero."""
+
+    @property
+    def sample_gradients(self) -> int:
+        """The number of sample gradients that all stages computed."""
+
+    @property
+    def held_out_loss(self) -> float | None:
+        """The loss on held-out samples, if there are any."""
+
+    @property
+    def held_out_error(self) -> float | None:
+        """Its standard error."""
+
+
+def layer_table(result: PrunedLike) -> Table:
+    """Return a table of how many weights of each layer are left, and of all layers."""
+    title = f"{result.title}: {result.sparsity:.2%} of {result.weights:,} weights are zero"
     table = Table(title=title, show_footer=True, caption=_effort(result))
     table.add_column("weight", "all")
     table.add_column("shape")
@@ -41,8 +103,8 @@ def layer_table(result: PruneResult) -> Table:
     return table
 
 
-def _effort(result: PruneResult) -> str | None:
-    """What the calibration samples were used for; None if they were not."""
+def _effort(result: PrunedLike) -> str | None:
+    """Return the stages, the sample gradients and the held-out loss; None without gradients."""
     if not result.sample_gradients:
         return None
     effort = f"{len(result.stages)} stages, {result.sample_gradients:,} sample gradients"

@@ -15,7 +15,7 @@ class MLPNet(nn.Module):
         self.fc3 = nn.Linear(20, 10, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 1, 28, 28) images, normalised, to (B, 10) log-probabilities."""
+        """Map (B, 1, 28, 28) normalised images to (B, 10) log-probabilities."""
         hidden = self.fc1(images.flatten(1)).relu()
         hidden = self.fc2(hidden).relu()
         logits: Tensor = self.fc3(hidden)

@@ -1,7 +1,7 @@
 """MobileNetV1 1.0/224 for ImageNet: with batch norm, and with batch norm folded into biases.
 
-A stem and 13 depthwise separable blocks: a 3 x 3 convolution of each channel by itself, then a
-1 x 1 convolution across channels.
+It has a stem and 13 depthwise separable blocks: a 3 x 3 convolution of each channel separately,
+then a 1 x 1 convolution across channels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCKS = (
 
 
 class ConvBN(nn.Module):
-    """A convolution that keeps the size but for its stride, batch norm and ReLU."""
+    """A padded convolution, batch norm and ReLU; only the stride changes the size."""
 
     def __init__(
         self, channels_in: int, channels: int, *, kernel: int, stride: int = 1, groups: int = 1
@@ -32,7 +32,7 @@ class ConvBN(nn.Module):
         self.bn = nn.BatchNorm2d(channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
+        """Map (B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
         hidden: Tensor = self.bn(self.conv(images))
         return hidden.relu()
 
@@ -48,7 +48,7 @@ class Block(nn.Module):
         self.pointwise = ConvBN(channels_in, channels, kernel=1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
+        """Map (B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
         hidden: Tensor = self.pointwise(self.depthwise(images))
         return hidden
 
@@ -63,7 +63,7 @@ class MobileNetV1(nn.Module):
         self.fc = nn.Linear(_BLOCKS[-1][0], CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, 224, 224) images, normalised, to (B, 1000) logits."""
+        """Map (B, 3, 224, 224) normalised images to (B, 1000) logits."""
         hidden = self.blocks(self.stem(images))
         logits: Tensor = self.fc(hidden.mean(dim=(2, 3)))
         return logits
@@ -78,7 +78,7 @@ class FoldedBlock(nn.Module):
         self.pointwise = nn.Conv2d(channels_in, channels, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
+        """Map (B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
         hidden = F.relu6(self.depthwise(_pad_same(images, self.depthwise)))
         return F.relu6(self.pointwise(hidden))
 
@@ -93,7 +93,7 @@ class MobileNetV1Folded(nn.Module):
         self.fc = nn.Linear(_BLOCKS[-1][0], CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, 224, 224) images in [-1, 1] to (B, 1000) logits."""
+        """Map (B, 3, 224, 224) images in [-1, 1] to (B, 1000) logits."""
         hidden = F.relu6(self.stem(_pad_same(images, self.stem)))
         hidden = self.blocks(hidden)
         logits: Tensor = self.fc(hidden.mean(dim=(2, 3)))
@@ -101,7 +101,7 @@ class MobileNetV1Folded(nn.Module):
 
 
 def _block_shapes() -> list[tuple[int, int, int]]:
-    """(channels in, channels, stride) of each block."""
+    """Return (channels in, channels, stride) of each block."""
     channels_in = (_STEM, *(channels for channels, _ in _BLOCKS[:-1]))
     return [
         (before, channels, stride)
@@ -110,13 +110,13 @@ def _block_shapes() -> list[tuple[int, int, int]]:
 
 
 def _same_conv(channels_in: int, channels: int, *, stride: int, groups: int = 1) -> nn.Conv2d:
-    """A 3 x 3 convolution; one with a stride needs `_pad_same` before it."""
+    """Return a 3 x 3 convolution; with a stride it requires `_pad_same` before it."""
     padding = 1 if stride == 1 else 0
     return nn.Conv2d(channels_in, channels, 3, stride=stride, padding=padding, groups=groups)
 
 
 def _pad_same(images: Tensor, conv: nn.Conv2d) -> Tensor:
-    """What TensorFlow adds before a convolution of stride 2: even sizes only right and bottom."""
+    """Pad as TensorFlow does before a convolution of stride 2: even sizes only right and bottom."""
     if conv.stride == (1, 1):
         return images
     height, width = images.shape[-2:]

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def shortcut(channels_in: int, channels: int, stride: int) -> nn.Module:
-    """The identity or, where the shape changes, a 1 x 1 convolution and batch norm."""
+    """Return the identity or, if the shape changes, a 1 x 1 convolution and batch norm."""
     if stride == 1 and channels_in == channels:
         return nn.Identity()
     return nn.Sequential(
@@ -15,7 +15,7 @@ def shortcut(channels_in: int, channels: int, stride: int) -> nn.Module:
 
 
 class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions and a shortcut: a 1 x 1 convolution where the shape changes."""
+    """Two 3 x 3 convolutions and a shortcut: a 1 x 1 convolution if the shape changes."""
 
     def __init__(self, channels_in: int, channels: int, stride: int) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(channels_in, channels, stride)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
+        """Map (B, channels_in, H, W) to (B, channels, H / stride, W / stride)."""
         hidden = self.bn1(self.conv1(images)).relu()
         hidden = self.bn2(self.conv2(hidden))
         total: Tensor = hidden + self.downsample(images)
@@ -34,7 +34,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNet20(nn.Module):
-    """The outputs are logits."""
+    """ResNet20, whose outputs are logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class ResNet20(nn.Module):
         self.fc = nn.Linear(64, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, 32, 32) images, normalised, to (B, 10) logits."""
+        """Map (B, 3, 32, 32) normalised images to (B, 10) logits."""
         hidden = self.bn1(self.conv1(images)).relu()
         hidden = self.layer3(self.layer2(self.layer1(hidden)))
         logits: Tensor = self.fc(hidden.mean(dim=(2, 3)))

@@ -12,7 +12,7 @@ _EXPANSION = 4
 
 
 class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 and 1 x 1 convolutions and a shortcut, a convolution where the shape changes.
+    """1 x 1, 3 x 3 and 1 x 1 convolutions and a shortcut, a convolution if the shape changes.
 
     The stride is that of the 3 x 3 convolution, as in torchvision.
     """
@@ -29,7 +29,7 @@ class Bottleneck(nn.Module):
         self.downsample = shortcut(channels_in, channels, stride)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, channels_in, H, W) to (B, 4 width, H / stride, W / stride)."""
+        """Map (B, channels_in, H, W) to (B, 4 width, H / stride, W / stride)."""
         hidden = self.bn1(self.conv1(images)).relu()
         hidden = self.bn2(self.conv2(hidden)).relu()
         hidden = self.bn3(self.conv3(hidden))
@@ -38,7 +38,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """The outputs are logits."""
+    """ResNet50, whose outputs are logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(2048, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, 224, 224) images, normalised, to (B, 1000) logits."""
+        """Map (B, 3, 224, 224) normalised images to (B, 1000) logits."""
         hidden = self.bn1(self.conv1(images)).relu()
         hidden = F.max_pool2d(hidden, 3, stride=2, padding=1)
         hidden = self.layer4(self.layer3(self.layer2(self.layer1(hidden))))

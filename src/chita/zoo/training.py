@@ -1,4 +1,4 @@
-"""The training recipe of the networks that ship with the package: SGD on a cosine schedule."""
+"""The training recipes of the zoo: SGD with a cosine schedule of the learning rate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained; the learning rate falls from its start to zero on a cosine."""
+    """A training recipe; the learning rate falls to zero on a cosine schedule."""
 
     epochs: int
     learning_rate: float
@@ -50,11 +50,11 @@ def train(
     On a CPU, the same seed and the same number of threads give the same bits.
 
     Args:
-        model: gives (B, classes) logits or log-probabilities, and is trained where it is.
-        data: training images.
-        recipe: what is done for how long.
-        seed: of the initial weights, the order of the images and the augmentation.
-        progress: called after each step with the steps done and the steps in all.
+        model: returns (B, classes) logits or log-probabilities; it is trained on its device.
+        data: the training images.
+        recipe: the recipe.
+        seed: the seed of the initial weights, the order of the images and the augmentation.
+        progress: called after each step with the steps done and the total.
     """
     initialise(model, torch.Generator(device_of(model)).manual_seed(seed))
     batches = Batches(
@@ -96,7 +96,7 @@ def train(
 
 @torch.no_grad()
 def initialise(model: nn.Module, generator: torch.Generator) -> None:
-    """Fresh weights: He's normal for Linear and convolution layers, the identity for batch norm."""
+    """Draw He's normal weights for Linear and convolution layers, and reset batch norm."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, _ConvNd)):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)

@@ -1,4 +1,4 @@
-"""Pruned networks that run faster, where measurement says that they do."""
+"""Faster forms of pruned layers, chosen by measurement."""
 
 from chita.deploy.fast.accelerate import Accelerated, accelerate
 

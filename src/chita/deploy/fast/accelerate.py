@@ -1,4 +1,4 @@
-"""chita.accelerate: each layer in the form that was fastest when it was measured here."""
+"""`chita.accelerate`: convert each layer to the form that is fastest on this machine."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ CANNOT = (AttributeError, NotImplementedError, RuntimeError, TypeError)
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """What a layer became.
+    """The form that was chosen for a layer.
 
     Attributes:
-        name: of the module.
-        shape: of its weight.
-        sparsity: the share of zeros in it.
-        chosen: "dense", or the form it took.
-        reason: why that one.
-        timings: of a call in each form that fits.
+        name: the name of the module.
+        shape: the shape of its weight.
+        sparsity: the share of zeros in the weight.
+        chosen: "dense", or another form.
+        reason: the reason for the choice.
+        timings: the timings of a call in each form that fits.
     """
 
     name: str
@@ -46,21 +46,21 @@ class LayerChoice:
     timings: dict[str, Timing]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Convert to a dict for JSON."""
         timings = {kind: timing.to_dict() for kind, timing in self.timings.items()}
         return {**asdict(self), "timings": timings}
 
 
 @dataclass(frozen=True)
 class Accelerated:
-    """The outcome of `chita.accelerate`: a copy of the model, for inference, and its layers."""
+    """The result of `chita.accelerate`: a copy of the model for inference, and its layers."""
 
     model: nn.Module = field(repr=False)
     layers: list[LayerChoice]
 
     @property
     def changed(self) -> bool:
-        """Whether any layer is not dense."""
+        """Whether any layer has a form other than dense."""
         return any(row.chosen != DENSE for row in self.layers)
 
     def __str__(self) -> str:
@@ -69,20 +69,20 @@ class Accelerated:
 
 @torch.no_grad()
 def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -> Accelerated:
-    """A copy of a pruned model that runs faster, if measurement finds how.
+    """Return a copy of a pruned model in which layers use the forms measured as fastest.
 
     Each Linear layer and convolution with zeros is timed on its own input, dense and in every
-    form that fits. It takes the fastest if the gain exceeds the spread and the outputs are the
-    same to rounding. Unless the whole model gains then, all stays dense. What is fastest depends
-    on the machine, its threads and the batch size: give an example of the size that will be used.
+    form that fits. It gets the fastest form if the gain exceeds the spread and the outputs are
+    equal up to rounding. If the whole model does not gain, all layers stay dense. The fastest form
+    depends on the machine, its threads and the batch size: give an example of the size in use.
 
     Args:
-        model: stays as it is.
+        model: the pruned model, which does not change.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
         form: "compact", "csr", "sums" or "2:4" for every layer that it fits, without timing.
 
     Returns:
-        The copy, in eval mode, and what became of each layer.
+        The copy, in eval mode, and the form of each layer.
 
     Raises:
         ChitaError: the form is unknown, or the model fails on the example.
@@ -98,7 +98,7 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
             fast = swap(fast, layer, made)
             if not _gives(fast, example, wanted):
                 fast = swap(fast, made, layer)
-                row = replace(row, chosen=DENSE, reason="the model does more with it than call it")
+                row = replace(row, chosen=DENSE, reason="the model uses more than its output")
         rows.append(row)
     found = Accelerated(fast, rows)
     if form is None and found.changed and not _gains(found.model, model, example):
@@ -111,14 +111,14 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
 
 
 def _gains(fast: nn.Module, model: nn.Module, example: Example) -> bool:
-    """Whether the whole model is faster than it was."""
+    """Return whether the fast model beats the original."""
     ways = {"fast": partial(call, fast, example), DENSE: partial(call, model, example)}
     with evaluating(model):
         return winner(race(ways, device_of(model)), DENSE) is not None
 
 
 def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Module | None]:
-    """The fastest form of one layer on the input x; None if it stays as it is."""
+    """Return the fastest form of one layer on the input x; None if it stays dense."""
     wanted = layer(x)
     forms = {}
     for kind, form in FORMS.items():
@@ -133,11 +133,11 @@ def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Mod
 
 
 def _take(form: str, name: str, layer: nn.Module) -> tuple[LayerChoice, nn.Module | None]:
-    """The form asked for; None if the layer cannot take it."""
+    """Return the requested form; None if it does not fit the layer."""
     made = FORMS[form](layer)
     if made is None:
         return _row(name, layer, DENSE, f"{form} does not fit", {}), None
-    return _row(name, layer, form, "asked for", {}), made
+    return _row(name, layer, form, "requested", {}), made
 
 
 def _row(
@@ -149,7 +149,7 @@ def _row(
 
 
 def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Tensor]]:
-    """The layers that have zeros and another form, each with the input of its first call."""
+    """Return the layers that have zeros and another form, each with the input of its first call."""
     found: dict[str, tuple[nn.Module, Tensor]] = {}
     names = {
         layer: name
@@ -166,7 +166,7 @@ def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Te
 
 
 def _gives(model: nn.Module, example: Example, wanted: Any) -> bool:
-    """Whether a module runs here, and gives what is wanted but for rounding."""
+    """Return whether a module runs on this machine, with the wanted output up to rounding."""
     try:
         found = call(model, example)
     except CANNOT:

@@ -11,7 +11,7 @@ from chita.model.layers import channel_dim, is_linear_map
 
 
 class Compact(nn.Module):
-    """A Linear layer or a convolution over the live inputs and outputs only, dense among these.
+    """A dense Linear layer or convolution over only the live inputs and outputs.
 
     A dead output is equal to its bias for every input.
     """

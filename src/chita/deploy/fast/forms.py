@@ -1,4 +1,4 @@
-"""The forms that a layer may take, by name: each gives a module, or None where it does not fit."""
+"""The forms of a layer by name: each builds a module, or returns None if it does not fit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS: dict[str, Form] = {
 
 
 def swap(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
-    """Put `new` in the place of `old`, under all its names; gives the model, or `new` for it."""
+    """Replace `old` by `new` under all its names; return the model, or `new` if it was `old`."""
     if model is old:
         return new
     for name, module in list(model.named_modules(remove_duplicate=False)):

@@ -1,4 +1,4 @@
-"""Layers that are one product y = W x + b at each position: Linear, and convolutions of size 1."""
+"""Layers that compute y = W x + b at each position: Linear, and convolutions of kernel size 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Product(nn.Module, ABC):
 
     @abstractmethod
     def product(self, x: Tensor) -> Tensor:
-        """(N, i) inputs to (N, o) outputs, W x without b."""
+        """Map (N, i) inputs to (N, o) outputs, W x without b."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the outputs of the layer."""
@@ -41,12 +41,12 @@ class Product(nn.Module, ABC):
 
 
 def matrix_of(layer: nn.Module) -> Tensor:
-    """W as (o, i)."""
+    """Return W as a matrix, (o, i)."""
     assert isinstance(layer.weight, Tensor)
     return layer.weight.detach().flatten(1)
 
 
 def zero_share(layer: nn.Module) -> float:
-    """The share of a layer's weights that are zero."""
+    """Return the share of a layer's weights that are zero."""
     weight = matrix_of(layer)
     return 1 - int(torch.count_nonzero(weight)) / max(weight.numel(), 1)

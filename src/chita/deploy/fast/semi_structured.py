@@ -16,16 +16,16 @@ from chita.model.layers import channel_dim, is_product
 logger = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
-CAPABILITY = (8, 0)  # the first with sparse tensor cores
-ROWS, COLUMNS = 32, 64  # a weight in half precision must be a multiple of both
+CAPABILITY = (8, 0)  # the first compute capability with sparse tensor cores
+ROWS, COLUMNS = 32, 64  # the sizes of a weight in half precision must be multiples of these
 
 
 class SemiStructured(nn.Module):
-    """A Linear layer whose weight is stored as the two of each four that are kept.
+    """A Linear layer that stores the two kept weights of each four.
 
-    Its kernels come as cuSPARSELt picks them unseen, and give the result column by column, which
-    the next layer pays for. So the first call searches for the fastest kernel that gives it row by
-    row, for inputs of that size; it serves later calls, too.
+    By default cuSPARSELt selects a kernel without timing, and its result is in column-major order,
+    which slows down the next layer. Therefore the first call searches for the fastest kernel with a
+    row-major result, for inputs of that size; later calls use the same kernel.
     """
 
     def __init__(self, layer: nn.Module) -> None:
@@ -48,12 +48,12 @@ class SemiStructured(nn.Module):
             return None
         try:
             return cls(layer)
-        except RuntimeError as error:  # a GPU that PyTorch's kernels are not built for
+        except RuntimeError as error:  # PyTorch has no kernels for this GPU
             logger.info("2:4 does not run here: %s", error)
             return None
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the layer gives."""
+        """Return the output of the layer."""
         if not self._searched:
             self._search(x)
         return functional.linear(x, self.weight, self.bias)
@@ -65,13 +65,13 @@ class SemiStructured(nn.Module):
         try:
             found = torch._cslt_sparse_mm_search(weight.packed, tokens.t(), transpose_result=True)
         except RuntimeError as error:  # sizes that cuSPARSELt pads first
-            logger.info("cuSPARSELt keeps its own choice: %s", error)
+            logger.info("cuSPARSELt uses its default kernel: %s", error)
             return
         weight.alg_id_cusparselt, weight.fuse_transpose_cusparselt = int(found), True
 
 
 def supported(weight: Tensor) -> bool:
-    """Whether the device, the type and the size are such that the kernels take the weight."""
+    """Return whether the kernels support the device, type and size of the weight."""
     if weight.device.type != "cuda" or weight.dtype not in HALVES:
         return False
     fits = weight.shape[0] % ROWS == 0 and weight.shape[1] % COLUMNS == 0
@@ -79,7 +79,7 @@ def supported(weight: Tensor) -> bool:
 
 
 def is_two_of_four(weight: Tensor) -> bool:
-    """Whether at most two of each four neighbours in a row of W are non-zero."""
+    """Return whether at most two of each four neighbours in a row of W are non-zero."""
     if weight.shape[1] % 4:
         return False
     groups = weight.detach().reshape(-1, 4)

@@ -1,4 +1,4 @@
-"""Products with the non-zeros only: two kernels of PyTorch that go through them row by row."""
+"""Products with only the non-zeros: two kernels of PyTorch that process them row by row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Self = TypeVar("Self", bound="Sparse")
 
 
 class Sparse(Product):
-    """W in compressed rows (CSR): those of row r are columns and values from starts[r] on."""
+    """W in compressed rows (CSR): row r has the columns and values from starts[r] on."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__(layer)
@@ -34,7 +34,7 @@ class Sparse(Product):
 
     @classmethod
     def of(cls: type[Self], layer: nn.Module) -> Self | None:
-        """This form of a layer; None for one that is no plain product."""
+        """Return this form of a layer; None if the layer is not a plain product."""
         return cls(layer) if is_product(layer) else None
 
 
@@ -42,7 +42,7 @@ class SparseProduct(Sparse):
     """PyTorch's product with a CSR matrix, best for few inputs at a time."""
 
     def product(self, x: Tensor) -> Tensor:
-        # Made anew, for 3 microseconds, since modules that hold such a tensor cannot be copied.
+        # Built in each call (3 microseconds): a module with such a tensor cannot be copied.
         matrix = torch.sparse_csr_tensor(
             self.starts, self.columns, self.values, size=self.size, check_invariants=False
         )
@@ -51,9 +51,9 @@ class SparseProduct(Sparse):
 
 
 class SparseSums(Sparse):
-    """Each output as a weighted sum of rows of the transposed inputs, best for many of them.
+    """Each output as a weighted sum of rows of the transposed inputs, best for large batches.
 
-    That is an embedding bag: its kernel runs along the inputs of a batch, which lie together.
+    This is an embedding bag, whose kernel runs along the adjacent inputs of a batch.
     """
 
     def product(self, x: Tensor) -> Tensor:

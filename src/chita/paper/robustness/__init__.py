@@ -1,1 +1,1 @@
-"""`chita bench robustness`: one method for many kinds of networks."""
+"""`chita bench robustness`: one pruning method on many kinds of networks."""

@@ -1,7 +1,7 @@
-"""Any network: one method for all makes of networks, beside what a user would try first.
+"""Robustness: `method="auto"` against common methods on many kinds of networks.
 
-On each network `method="auto"` should do at least as well on held-out loss as the best of
-magnitude, OBD and plain CHITA, and rescaling neighbouring layers should cost it next to nothing.
+On each network, the test loss of `method="auto"` should be at most that of the best of magnitude,
+OBD and plain CHITA, and rescaling neighbouring layers should hardly change its accuracy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from chita.paper.settings import version_key
 from chita.paper.write import Report
 from chita.pruning.prune import prune
 
-CONTENDERS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the names in the tables
+CONTENDERS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the name in the tables
     "magnitude": {"method": "magnitude"},
     "OBD": {"method": "obd", "batch": 1},
     "OBD, lambda = 0": {"method": "obd", "batch": 1, "ridge": 0.0},
@@ -40,9 +40,9 @@ class AnyNetwork:
     """All contenders on all networks.
 
     Attributes:
-        networks: the names of some of them; None for all.
-        contenders: arguments of chita.prune by name.
-        samples: rows of A; None for chita's own choice.
+        networks: the names of the networks to run; None for all.
+        contenders: the arguments of chita.prune for each contender, by name.
+        samples: n, the rows of A; None for the default of chita.prune.
     """
 
     networks: Sequence[str] | None = None
@@ -50,7 +50,7 @@ class AnyNetwork:
     samples: int | None = None
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """One seed after the other, network by network."""
+        """Return the cells of one seed after the other, network by network."""
         found = find_specimens(bench.subjects)
         specimens = [found[name] for name in self.networks or found]
         return [
@@ -61,7 +61,7 @@ class AnyNetwork:
         ]
 
     def _cells_of(self, specimen: Specimen, seed: int) -> Iterator[Cell]:
-        """The network as it is, and pruned by each contender."""
+        """Yield the cell of the dense network, then those of each contender."""
         yield _cell(specimen, seed, DENSE, sparsity=0.0)
         for sparsity, name in product(specimen.sparsities, self.contenders):
             arguments = {**specimen.settings, "samples": self.samples, **self.contenders[name]}
@@ -70,7 +70,7 @@ class AnyNetwork:
     def report(self, records: Sequence[Record]) -> Report:
         rows = any_rows(records)
         return Report(
-            title="One method for networks of any make: held-out loss after one-shot pruning",
+            title="One method for many kinds of networks: held-out loss after one-shot pruning",
             rows=rows,
             text=any_text(rows),
             draw=lambda figure: draw_any(figure, rows),

@@ -1,4 +1,4 @@
-"""How `chita bench robustness` is judged and shown: is auto as good as the best of its rivals?"""
+"""The layout of `chita bench robustness`: compare auto with the best of the other methods."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from chita.paper.write import Row, as_markdown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DENSE = "dense"  # the network as it is
+DENSE = "dense"  # the network before pruning
 RIVALS = ("magnitude", "OBD", "OBD, lambda = 0", "CHITA")
 CANDIDATE = "auto"
-SLACK = 1.02  # of the best rival's loss
-POINTS = 1.0  # of accuracy that rescaling may cost
+SLACK = 1.02  # the largest accepted ratio of auto's loss to that of the best rival
+POINTS = 1.0  # the largest accepted loss of accuracy by rescaling, in percentage points
 FIGURES = ("loss", "accuracy", "seconds")
-ABSENT = {  # networks that need files, and which
+ABSENT = {  # the networks that need files, and a message that names the files
     "resnet20": "ResNet20 and its copies need --checkpoints",
     "mobilenetv1-folded": "MobileNetV1 needs --checkpoints and --imagenet",
 }
 EXPLANATION = f"""\
-Loss and accuracy on test samples after one-shot pruning, the mean over the seeds. OBD and CHITA see
-single samples, without the first-order term, and choose lambda on held-out samples; CHITA++ and
-auto have the default arguments of chita.prune. Met is a loss of at most {SLACK} times that of the
-best of {", ".join(RIVALS)}; and, for a rescaled copy, an accuracy of at most
-{POINTS:g} point below that of the network it was made from. A rescaled copy computes the same
-function: neighbouring layers are multiplied by 1000 and 1/1000."""
+The tables show loss and accuracy on test samples after one-shot pruning, averaged over the seeds.
+OBD and CHITA use gradients of single samples without the first-order term, and choose lambda on
+held-out samples; CHITA++ and auto use the default arguments of chita.prune. "met" means a loss of
+at most {SLACK} times that of the best of {", ".join(RIVALS)}, and,
+for a rescaled copy, an accuracy at most {POINTS:g} point below that of the original network. A
+rescaled copy computes the same function: neighbouring layers are multiplied by 1000 and 1/1000."""
 
 
 def any_rows(records: Sequence[Record]) -> list[Row]:
-    """The mean over the seeds for each network, sparsity and method."""
+    """Return the mean over the seeds for each network, sparsity and method."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         place = tuple(record["key"][name] for name in ("network", "sparsity", "contender"))
@@ -52,7 +52,7 @@ def any_rows(records: Sequence[Record]) -> list[Row]:
 
 
 def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
-    """For each network and sparsity whether the candidate's loss and accuracy will do."""
+    """Return whether the candidate meets both criteria, for each network and sparsity."""
     by_place = {(row["network"], row["sparsity"], row["method"]): row for row in rows}
     lines: list[Row] = []
     for network, sparsity in _places(rows):
@@ -80,7 +80,7 @@ def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
 
 
 def any_text(rows: Sequence[Row]) -> str:
-    """The verdicts, and what every method gives."""
+    """Return the explanation, the verdicts and the table of all methods."""
     judged = verdicts(rows)
     parts = [EXPLANATION]
     parts += [f"{what}: not run here." for name, what in ABSENT.items() if not _has(rows, name)]
@@ -90,7 +90,7 @@ def any_text(rows: Sequence[Row]) -> str:
 
 
 def draw_any(figure: Figure, rows: Sequence[Row]) -> None:
-    """The loss of each method beside that of the best rival, network by network."""
+    """Draw the loss of each method relative to that of the best rival, network by network."""
     places = _places(rows)
     figure.set_size_inches(8, 1.5 + 0.3 * len(places))
     axes = figure.add_subplot()
@@ -117,13 +117,13 @@ def draw_any(figure: Figure, rows: Sequence[Row]) -> None:
 
 
 def _places(rows: Sequence[Row]) -> list[tuple[str, float]]:
-    """The networks and sparsities that were pruned."""
+    """Return the pairs of network and sparsity in the rows."""
     pruned = (row for row in rows if row["method"] != DENSE)
     return list(dict.fromkeys((row["network"], row["sparsity"]) for row in pruned))
 
 
 def _least_loss(rows: Sequence[Row], place: Row) -> float:
-    """Of the rivals at the same place; of all methods where none was run."""
+    """Return the least loss of the rivals at a place, or of all methods if no rival was run."""
     here = [
         row
         for row in rows
@@ -134,12 +134,12 @@ def _least_loss(rows: Sequence[Row], place: Row) -> float:
 
 
 def _loss(row: Row) -> float:
-    """To compare with; one that is no number is the worst."""
+    """Return the loss for comparisons; NaN counts as infinite."""
     return math.inf if math.isnan(row["loss"]) else float(row["loss"])
 
 
 def _table(rows: Sequence[Row]) -> list[Row]:
-    """A line for each network and sparsity, the methods across."""
+    """Return a line for each network and sparsity, with a column for each method."""
     methods = list(dict.fromkeys(row["method"] for row in rows))
     shown = {
         (row["network"], None if row["method"] == DENSE else row["sparsity"], row["method"]): (

@@ -1,4 +1,4 @@
-"""The small networks of `chita bench robustness`: other makes than those of the paper."""
+"""The small networks of `chita bench robustness`, whose architectures are not in the paper."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from chita.paper.robustness.tasks import DIGITS, LENGTH, MARKER
 from chita.zoo.mobilenetv1 import Block, ConvBN
 
-WIDTH, HEADS = 48, 4  # of the transformers
-PATCH = 7  # pixels a side
+WIDTH, HEADS = 48, 4  # the embedding width and the attention heads of the transformers
+PATCH = 7  # the side of a patch, in pixels
 
 
 class TransformerBlock(nn.Module):
-    """Attention and two Linear layers, each after LayerNorm and beside a shortcut."""
+    """Attention and a two-layer MLP, each with LayerNorm before it and a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class TransformerBlock(nn.Module):
         self.down = nn.Linear(2 * WIDTH, WIDTH)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T, WIDTH) to the same shape."""
+        """Map (B, T, WIDTH) hidden states to the same shape."""
         each = self.queries_keys_values(self.norm1(tokens)).unflatten(2, (3, HEADS, -1))
         seen = scaled_dot_product_attention(*each.permute(2, 0, 3, 1, 4))
         tokens = tokens + self.project(seen.transpose(1, 2).flatten(2))
@@ -35,7 +35,7 @@ class TransformerBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Transformer blocks over embedded tokens, and the mean of what they give."""
+    """Transformer blocks over embedded tokens, with mean pooling and a linear classifier."""
 
     def __init__(self, tokens: int, blocks: int) -> None:
         super().__init__()
@@ -45,14 +45,14 @@ class Encoder(nn.Module):
         self.fc = nn.Linear(WIDTH, DIGITS)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, T, WIDTH) to (B, 10) logits."""
+        """Map (B, T, WIDTH) embedded tokens to (B, 10) logits."""
         hidden = self.norm(self.blocks(tokens + self.position))
         logits: Tensor = self.fc(hidden.mean(1))
         return logits
 
 
 class SequenceTransformer(nn.Module):
-    """In the manner of BERT: tokens from a table."""
+    """A BERT-like classifier of token sequences."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,13 +60,13 @@ class SequenceTransformer(nn.Module):
         self.encoder = Encoder(LENGTH, blocks=2)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(B, 16) tokens to (B, 10) logits."""
+        """Map (B, 16) tokens to (B, 10) logits."""
         logits: Tensor = self.encoder(self.embedding(tokens))
         return logits
 
 
 class VisionTransformer(nn.Module):
-    """In the manner of ViT: tokens from patches of 7 x 7 pixels."""
+    """A ViT-like classifier of images, with patches of 7 x 7 pixels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class VisionTransformer(nn.Module):
 
 
 class DepthwiseNet(nn.Module):
-    """MobileNetV1's blocks, for digits."""
+    """A small classifier of digits made of MobileNetV1 blocks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class DepthwiseNet(nn.Module):
 
 
 def tanh_net() -> nn.Module:
-    """An MLP with LayerNorm and tanh, (B, 1, 28, 28) images to (B, 10) logits."""
+    """Return an MLP with LayerNorm and tanh: (B, 1, 28, 28) images to (B, 10) logits."""
     return nn.Sequential(
         nn.Flatten(),
         nn.Linear(28 * 28, 64),
@@ -109,7 +109,7 @@ def tanh_net() -> nn.Module:
 
 
 def signal_net() -> nn.Module:
-    """Convolutions along time, (B, 1, 64) signals to (B, 6) logits."""
+    """Return a 1-D convolutional network: (B, 1, 64) signals to (B, 6) logits."""
     return nn.Sequential(
         nn.Conv1d(1, 16, 7, stride=2, padding=3),
         nn.ReLU(),

@@ -1,4 +1,4 @@
-"""Copies of a network that compute the same function with weights of other scales."""
+"""Change the scales of the weights of a network without changing its function."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FACTOR = 1000.0
 
 
 def fold_batch_norm(model: nn.Module) -> None:
-    """Put every batch norm into the convolution before it, in place; names stay as they are.
+    """Fold every batch norm into the preceding convolution, in place; names do not change.
 
-    Before it is what comes before it among the children of its module: in the zoo, that is so.
-    Parameters and statistics must be those of eval mode.
+    The preceding convolution is the previous child of the same module, which holds for all networks
+    of the zoo. Folding uses the parameters and running statistics of eval mode.
     """
     for module in model.modules():
         for (name, conv), (after, norm) in pairwise(list(module.named_children())):
@@ -32,16 +32,18 @@ def fold_batch_norm(model: nn.Module) -> None:
 def rescale(model: nn.Module, pairs: Sequence[tuple[str, str]]) -> None:
     """Multiply the first layer of each pair by 1000 and the second by 1/1000, in place.
 
-    ReLU(1000 z) = 1000 ReLU(z), so nothing changes if between the two there is ReLU, and what
-    commutes with a factor (flattening, pooling, Dropout) at most. ReLU6 or tanh do not.
+    Since ReLU(1000 z) = 1000 ReLU(z), the function of the network does not change if only ReLU and
+    operations that commute with a factor (flattening, pooling, Dropout) lie between the two layers.
+    ReLU6 and tanh do not commute with a factor.
 
     Args:
-        model: with Linear and convolution layers.
-        pairs: the names of neighbouring layers. What the first gives must go nowhere else.
+        model: the network; the layers are Linear or convolutions.
+        pairs: the names of neighbouring layers. Only the second layer of a pair may use the output
+            of the first.
     """
     for first, second in pairs:
         for parameter in model.get_submodule(first).parameters():
             parameter.mul_(FACTOR)
         next_weight = model.get_submodule(second).weight
         assert isinstance(next_weight, nn.Parameter)
-        next_weight.div_(FACTOR)  # its bias is added after the factors have cancelled
+        next_weight.div_(FACTOR)  # the bias is added after the factors cancel

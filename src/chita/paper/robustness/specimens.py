@@ -1,4 +1,4 @@
-"""The networks of `chita bench robustness`: the zoo, rescaled copies, and small ones."""
+"""The networks of `chita bench robustness`: those of the zoo, modified copies, and small networks."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from chita.paper.robustness.tasks import (
 )
 
 MLPNET_PAIRS = (("fc1", "fc2"),)
-RESNET20_PAIRS = tuple(
-    (f"layer{stage}.{block}.conv1", f"layer{stage}.{block}.conv2")  # the residual stream stays
+RESNET20_PAIRS = tuple(  # the residual stream keeps its scale
+    (f"layer{stage}.{block}.conv1", f"layer{stage}.{block}.conv2")
     for stage in (1, 2, 3)
     for block in (0, 1, 2)
 )
@@ -44,14 +44,14 @@ class Specimen:
     """A trained network with its data, ready to be pruned.
 
     Attributes:
-        name: in keys and tables.
-        model: seed -> the trained network, made anew.
-        calibration: seed -> batches in an order drawn from it.
-        test: the batches to measure on.
-        sparsities: where methods differ.
-        include: the prunable weights; None for chita's own choice.
+        name: the name in keys and tables.
+        model: returns a new copy of the trained network, given a seed.
+        calibration: returns the calibration batches in random order, given a seed.
+        test: returns the test batches.
+        sparsities: the sparsities to prune to, at which the methods differ.
+        include: glob patterns of the prunable parameters; None for the default of chita.prune.
         settings: other arguments of chita.prune.
-        rescaled_from: the specimen that this one is a rescaled copy of.
+        rescaled_from: the name of the original if this specimen is a rescaled copy.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Specimen:
 
 @dataclass(frozen=True)
 class Small:
-    """A small network that is trained here."""
+    """A small network that the benchmark trains itself."""
 
     name: str
     build: Callable[[], nn.Module]
@@ -85,11 +85,11 @@ SMALL = (
 
 
 def find_specimens(subjects: Mapping[str, Subject]) -> dict[str, Specimen]:
-    """All networks that can be had, by name.
+    """Return all available networks by name.
 
     Args:
-        subjects: the networks of the zoo whose trained weights are at hand. What is missing among
-            them is missing here.
+        subjects: the networks of the zoo with available trained weights; the others and their
+            modified copies are left out.
     """
     found: list[Specimen] = []
     for name, subject in subjects.items():
@@ -102,7 +102,7 @@ def find_specimens(subjects: Mapping[str, Subject]) -> dict[str, Specimen]:
             found += [whole, folded, _rescaled(folded, RESNET20_PAIRS)]
         elif name == "mobilenetv1-folded":
             whole = _of_zoo(subject, (0.5, 0.7))
-            found.append(replace(whole, settings={"batch": 1}))  # its images are few
+            found.append(replace(whole, settings={"batch": 1}))  # it has few images
     first = next(iter(subjects.values()))
     found += [_trained(small, first.device, first.cache) for small in SMALL]
     return {specimen.name: specimen for specimen in found}
@@ -153,7 +153,7 @@ def _trained(small: Small, device: torch.device, folder: Path) -> Specimen:
 
 
 def trained_network(small: Small, folder: Path) -> nn.Module:
-    """The network, trained once and then read from `folder`."""
+    """Return the trained network; train it once and then read it from `folder`."""
     model, file = small.build(), folder / f"{small.name}.safetensors"
     if file.exists():
         load_checkpoint(model, file)

@@ -1,4 +1,4 @@
-"""What the small networks of the robustness benchmark learn, and how they are trained."""
+"""The tasks of the small networks of `chita bench robustness`, and their training."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from torch.nn.functional import cross_entropy
 from chita import data
 
 Samples = tuple[Tensor, Tensor]  # inputs and labels
-BATCH = 1000  # samples in a batch whose size matters only for speed
-SIZES = (17_000, 4_000)  # samples to learn from and to test with: those of the digits
+BATCH = 1000  # the size of a batch where it affects only speed
+SIZES = (17_000, 4_000)  # training and test samples, as many as the digits have
 
-DIGITS, MARKER, LENGTH = 10, 10, 16  # the tokens of a sequence are digits and a marker
-POINTS, NOISE = 64, 0.3  # of a signal
+DIGITS, MARKER, LENGTH = 10, 10, 16  # the tokens of a sequence are digits or a marker
+POINTS, NOISE = 64, 0.3  # the length of a signal and the standard deviation of its noise
 
 
 @dataclass(frozen=True)
 class Task:
-    """Labelled samples, in memory."""
+    """Labelled training and test samples, in memory."""
 
     train: Samples
     test: Samples
 
 
 def in_batches(samples: Samples, size: int, device: torch.device) -> list[Samples]:
-    """The samples in their order, so many in each batch."""
+    """Return the samples in batches of the given size, in their order."""
     inputs, labels = (torch.split(tensor.to(device), size) for tensor in samples)
     return list(zip(inputs, labels, strict=True))
 
 
 def shuffled(samples: Samples, generator: torch.Generator) -> Samples:
-    """The samples in an order that is drawn."""
+    """Return the samples in random order."""
     inputs, labels = samples
     order = torch.randperm(len(labels), generator=generator)
     return inputs[order], labels[order]
@@ -44,7 +44,7 @@ def shuffled(samples: Samples, generator: torch.Generator) -> Samples:
 
 @cache
 def digits() -> Task:
-    """The slice of MNIST that ships with chita: (N, 1, 28, 28), normalised, and 10 classes."""
+    """Return the slice of MNIST that ships with chita: normalised (N, 1, 28, 28), 10 classes."""
     splits = data.load("mnist-slice")
     train, test = (
         next(iter(data.Batches(part, len(part)))) for part in (splits.train, splits.test)
@@ -54,13 +54,16 @@ def digits() -> Task:
 
 @cache
 def sequences() -> Task:
-    """Digits with two markers among them, (N, 16): which follows a marker and is the larger one?"""
+    """Return sequences of digits with two markers, (N, 16).
+
+    The label is the larger of the two digits that follow a marker.
+    """
     return _generated(_draw_sequences)
 
 
 @cache
 def signals() -> Task:
-    """Noisy waves of any phase, (N, 1, 64): which of six forms?"""
+    """Return noisy waves with random phases, (N, 1, 64); the label is one of six waveforms."""
     return _generated(_draw_signals)
 
 
@@ -86,7 +89,7 @@ def _draw_signals(count: int, generator: torch.Generator) -> Samples:
 
     time = torch.linspace(0, 1, POINTS)
     phase, periods, size = uniform(0, 1), uniform(2, 6), uniform(0.5, 1.5)
-    turns = phase + periods * time  # whole numbers are whole periods
+    turns = phase + periods * time  # the phase in periods
     sine = (2 * math.pi * turns).sin()
     sawtooth = 2 * turns.frac() - 1
     forms = torch.stack(
@@ -94,9 +97,9 @@ def _draw_signals(count: int, generator: torch.Generator) -> Samples:
             sine,
             sine.sign(),
             sawtooth,
-            2 * sawtooth.abs() - 1,  # a triangle
-            (2 * math.pi * (phase + periods * time**2)).sin(),  # ever faster
-            (2 * math.pi * (phase + periods * (2 * time - time**2))).sin(),  # ever slower
+            2 * sawtooth.abs() - 1,  # triangle
+            (2 * math.pi * (phase + periods * time**2)).sin(),  # increasing frequency
+            (2 * math.pi * (phase + periods * (2 * time - time**2))).sin(),  # decreasing frequency
         ]
     )
     labels = torch.randint(len(forms), (count,), generator=generator)
@@ -126,7 +129,7 @@ def train_small(model: nn.Module, samples: Samples, epochs: int) -> None:
 
 @torch.no_grad()
 def _initialise(model: nn.Module, generator: torch.Generator) -> None:
-    """Matrices and kernels with the variance 1 / inputs, biases zero, the scales of norms one."""
+    """Draw matrices and kernels with variance 1 / inputs; set biases to 0 and norm scales to 1."""
     for name, parameter in model.named_parameters():
         if parameter.ndim > 1:
             inputs = parameter[0].numel()

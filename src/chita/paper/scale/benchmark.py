@@ -1,6 +1,7 @@
-"""Scale: time and peak memory against p, n, k and the number of ranks, beside their bounds.
+"""Time and peak memory against p, n, k and the number of ranks, with lower bounds.
 
-Gradients and CHITA-BSO on networks of the zoo, and on random matrices of the sizes between them.
+The benchmark measures the gradients and CHITA-BSO on networks of the zoo, and CHITA-BSO on random
+matrices of other sizes.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ from chita.paper.scale.measure import measure
 from chita.paper.write import Report, Row, as_markdown
 from chita.solver.matrix.memory import format_bytes
 
-BLOCK = 10_000  # the paper's for ResNet50
+BLOCK = 10_000  # the paper's block size for ResNet50
 EXPLANATION = """\
-Seconds are the best of three runs, or of fewer where these take more than 20 seconds. "Solve" is
-CHITA-BSO over all columns, "blocks" the same in blocks of 10^4. Their bound is measured in the same
-run: one pass over A (A^T r), which IHT cannot do without, and one Gram product A_S A_S^T, which the
-backsolve cannot do without. The peak is that of the gradients and the solves on the largest rank;
-"A GB" is a rank's share of A. Networks have random weights and images; a random A stands for the
-sizes between them. Ranks are processes on the CPU with one thread each: with more of them than
-cores, seconds fall no further."""
+Seconds are the best of three runs, or of fewer if these take more than 20 seconds. "solve" is
+CHITA-BSO over all columns, "blocks" is CHITA-BSO in blocks of 10^4. Their lower bound is measured
+in the same run: one pass over A (A^T r), which IHT needs, and one Gram product A_S A_S^T, which the
+backsolve needs. The peak is the largest memory of a rank during the gradients and the solves; "A
+GB" is a rank's share of A. Networks have random weights and images; random matrices A fill in the
+sizes between the networks. Ranks are CPU processes with one thread each; with more ranks than
+cores, the time does not decrease further."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The sizes along each axis; the others stay at those of `network` with `samples` rows.
+    """The sizes along each axis; the other sizes are those of `network` with `samples` rows.
 
     Attributes:
-        network: that n, k and ranks are varied on.
-        networks: of different p, each with `least` rows.
-        weights: p of random matrices, each with `least` rows.
-        rows: n.
-        sparsities: which make k.
-        ranks: the processes that share the work.
-        samples: n where it is not varied.
-        least: n where p is varied.
+        network: the network on which n, k and the ranks vary.
+        networks: the networks of the axis p, each with `least` rows.
+        weights: the values of p of the random matrices, each with `least` rows.
+        rows: the values of n.
+        sparsities: the sparsities that determine the values of k.
+        ranks: the numbers of processes.
+        samples: n where k or the ranks vary.
+        least: n where p varies.
     """
 
     network: str = "resnet20"
@@ -55,7 +56,7 @@ class Scale:
     least: int = 100
 
     def cases(self) -> list[Case]:
-        """All sizes, axis by axis."""
+        """Return all cases, axis by axis."""
         p, n = prunable_weights(self.network), self.samples
         sizes: list[tuple[str | None, int]] = [(None, weights) for weights in self.weights]
         sizes += [(name, prunable_weights(name)) for name in self.networks]
@@ -67,11 +68,11 @@ class Scale:
         ]
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """One seed: costs do not depend on it."""
+        """Return the cells of all cases for one seed; costs do not depend on the seed."""
         given = next(iter(bench.subjects.values())).device
 
         def cell(case: Case) -> Cell:
-            device = torch.device("cpu") if case.axis == "ranks" else given  # they talk by gloo
+            device = torch.device("cpu") if case.axis == "ranks" else given  # gloo
             key = {"bench": "scale", **asdict(case), "device": device.type}
             return Cell(key, lambda: measure(case, device))
 
@@ -90,7 +91,7 @@ class Scale:
 
 
 def _row(case: Case, records: Sequence[Record]) -> Row:
-    """A line of the table; a size without a record says what it takes."""
+    """Return a row of the table; for a case without a record, state the memory it needs."""
     known = asdict(case).items()
     found: dict[str, Any] = next((r for r in records if known <= r["key"].items()), {})
     bound = found["pass"] + found["gram"] if found else None

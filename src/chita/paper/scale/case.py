@@ -1,7 +1,6 @@
-"""A size to measure: a network of the zoo with random weights and images, or a random A.
+"""A case to measure: a network of the zoo with random weights and images, or a random A.
 
-What an operation costs does not depend on the numbers in it, so that neither training nor data are
-needed.
+Costs do not depend on the values, so a case needs neither trained weights nor data.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
 from chita.zoo.training import initialise
 
-WORKSPACE = 1.5  # what a run needs, as a multiple of A
+WORKSPACE = 1.5  # the memory that a run needs, as a multiple of A
 IMAGES = {
     "mlpnet": (1, 28, 28),
     "resnet20": (3, 32, 32),
@@ -38,16 +37,16 @@ IMAGES = {
 
 @dataclass(frozen=True)
 class Case:
-    """One size; it is the key of a cell.
+    """One size of the problem; it is part of the key of a cell.
 
     Attributes:
-        axis: the quantity that it is a point along: "p", "n", "k" or "ranks".
-        network: one of IMAGES; None for a random A.
-        p: prunable weights.
-        n: rows of A, each the gradient of one image.
+        axis: the quantity that varies: "p", "n", "k" or "ranks".
+        network: a key of IMAGES; None for a random A.
+        p: the number of prunable weights.
+        n: the rows of A, each the gradient of one image.
         sparsity: the share of the weights to prune.
-        block_size: of a second solve, in blocks; None for none.
-        ranks: the processes that share the work.
+        block_size: the block size of an additional solve in blocks; None for no such solve.
+        ranks: the number of processes.
     """
 
     axis: str
@@ -60,28 +59,28 @@ class Case:
 
     @property
     def k(self) -> int:
-        """The weights that stay."""
+        """The number of kept weights."""
         return kept_weights(self.p, self.sparsity)
 
     @property
     def matrix_bytes(self) -> int:
-        """Of A, on all ranks together."""
+        """The size of A on all ranks together, in bytes."""
         return self.p * self.n * ENTRY
 
     @property
     def needed_bytes(self) -> int:
-        """Without which it is not begun."""
+        """The free memory that the case requires, in bytes."""
         return int(WORKSPACE * self.matrix_bytes)
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a rank has of a case.
+    """The part of a case that belongs to one rank.
 
     Attributes:
         w0: the weights of its columns.
-        layout: of its columns, without blocks.
-        stored: makes its columns of A, (columns, n).
+        layout: the layout of its columns, without blocks.
+        stored: computes its columns of A, (columns, n).
     """
 
     w0: Tensor
@@ -90,20 +89,20 @@ class Made:
 
 
 def prunable_weights(network: str) -> int:
-    """p of a network of the zoo."""
+    """Return p, the number of prunable weights, of a network of the zoo."""
     with torch.device("meta"):
         return Weights(zoo.get(network).build(), zoo.get(network).prunable).size
 
 
 def make(case: Case, ranks: Ranks, device: torch.device) -> Made:
-    """All that a rank needs before the work begins."""
+    """Prepare the part of a case that belongs to a rank."""
     if case.network is None:
         return _random(case, ranks, device)
     return _of_network(case, zoo.get(case.network), IMAGES[case.network], ranks, device)
 
 
 def _random(case: Case, ranks: Ranks, device: torch.device) -> Made:
-    """Normal entries; rows of length 1, as those of a network that has learnt something are."""
+    """Draw A with normal entries and rows of length about 1, as trained networks have."""
     draw = torch.Generator(device).manual_seed(ranks.rank)
     layout = Division(ranks, Layout((case.p,))).layout
     shape = (sum(layout.layers), case.n)
@@ -121,7 +120,7 @@ def _of_network(
     ranks: Ranks,
     device: torch.device,
 ) -> Made:
-    """The same network and images on all ranks."""
+    """Build the network and the images, which are the same on all ranks."""
     draw = torch.Generator(device).manual_seed(0)
     model = network.build().to(device)
     initialise(model, draw)

@@ -1,4 +1,4 @@
-"""Exponents: how the cost of each part grows along an axis, fitted, and drawn beside its bound."""
+"""Fit and draw the exponents with which the cost of each part grows along an axis."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MEMORY = "peak GB"  # every other part is in seconds
-# A is n x p and the backsolve's Gram product takes n^2 k operations, its factorisation n^3; blocks
-# have as many operations as there are blocks. Of what is shared by ranks, each has one part in N.
+MEMORY = "peak GB"  # all other parts are in seconds
+# A is n x p; the backsolve's Gram product takes n^2 k operations and its factorisation n^3. The
+# cost of blocks grows with their number. Each of N ranks does 1/N of the shared work.
 BOUNDS = {
     "p": {"gradients": 1, "solve": 1, "blocks": 1, "pass": 1, "gram": 1, MEMORY: 1},
     "n": {"gradients": 1, "solve": 2, "pass": 1, "gram": 2, "factorisation": 3, MEMORY: 1},
@@ -30,13 +30,13 @@ class Fit:
     """cost = exp(level) * size^exponent, by least squares in the logarithms.
 
     Attributes:
-        axis: what the size is of.
-        part: what the cost is of.
-        sizes: those that were measured, in order.
-        costs: theirs, in seconds or GB.
-        exponent: as fitted.
-        level: as fitted.
-        bound: the exponent that the operations or bytes grow with.
+        axis: the quantity that the sizes measure.
+        part: the part whose cost is measured.
+        sizes: the measured sizes, in increasing order.
+        costs: the cost at each size, in seconds or GB.
+        exponent: the fitted exponent.
+        level: the fitted level.
+        bound: the exponent of the number of operations or bytes.
     """
 
     axis: str
@@ -49,11 +49,11 @@ class Fit:
 
 
 def fit_axis(axis: str, rows: Sequence[Row]) -> list[Fit]:
-    """A fit for each part that was measured at two sizes or more.
+    """Return a fit for each part that was measured at two or more sizes.
 
     Args:
         axis: a key of BOUNDS, and a column of the rows.
-        rows: the table, of which those of this axis count; None where nothing was measured.
+        rows: the table; rows of other axes are ignored, and None is a missing measurement.
     """
     fits = []
     for part, bound in BOUNDS[axis].items():
@@ -68,7 +68,7 @@ def fit_axis(axis: str, rows: Sequence[Row]) -> list[Fit]:
 
 
 def draw_fits(figure: Figure, fits: Sequence[Fit]) -> None:
-    """Seconds above memory, an axis in each column."""
+    """Draw a column of panels for each axis: seconds in the upper one, memory in the lower."""
     axes_of = list(dict.fromkeys(fit.axis for fit in fits))
     figure.set_size_inches(4.6 * max(len(axes_of), 1), 8)
     for place, axis in enumerate(axes_of, start=1):
@@ -81,7 +81,7 @@ def draw_fits(figure: Figure, fits: Sequence[Fit]) -> None:
 
 
 def _draw_panel(panel: Axes, fits: Sequence[Fit]) -> None:
-    """Points, the fitted line, and dashed the bound through the largest size."""
+    """Draw the points, the fitted line, and a dashed line with the bound's exponent."""
     for number, fit in enumerate(fits):
         ends = np.array([fit.sizes[0], fit.sizes[-1]])
         colour = f"C{number}"
@@ -98,6 +98,6 @@ def _draw_panel(panel: Axes, fits: Sequence[Fit]) -> None:
 
 
 def _short(size: float) -> str:
-    """Three digits, in thousands or millions."""
+    """Return the size with three digits, in thousands or millions."""
     unit, name = next((u, name) for u, name in ((1e6, "M"), (1e3, "k"), (1, "")) if size >= u)
     return f"{size / unit:.3g}{name}"

@@ -1,7 +1,7 @@
-"""What a size costs: seconds and peak memory of the gradients and of a solve, beside their bounds.
+"""Measure a case: seconds and peak memory of the gradients and of a solve, with lower bounds.
 
-On a CPU every rank of every size is a process of its own, so that its peak is that of the work
-alone; what the process holds before the work begins does not count.
+On a CPU every rank of every case runs in a new process, so that the peak memory includes only this
+case. Memory held before the measurement is subtracted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from chita.solver.solve import Solution, solve_problem
 
 LAMBDA = 1e-3  # times the largest squared length of a row of A
-RUNS = 3  # the best of so many counts; the first is there to warm up
-LONG = 20.0  # what took so many seconds in all is not run again
+RUNS = 3  # take the best of this many runs; the first one warms up
+LONG = 20.0  # stop repeating after this many seconds in total
 
 Result = TypeVar("Result")
 
 
 def measure(case: Case, device: torch.device) -> dict[str, Any]:
-    """The figures of a case; seconds are those of the slowest rank, memory is that of the largest.
+    """Return the figures of a case: seconds of the slowest rank, memory of the largest one.
 
     Raises:
         ChitaError: there is not enough memory.
@@ -47,11 +47,11 @@ def measure(case: Case, device: torch.device) -> dict[str, Any]:
     free = free_bytes(device)
     if free is not None and case.needed_bytes > free:
         raise ChitaError(
-            f"needs {format_bytes(case.needed_bytes)}, and {format_bytes(free)} are free"
+            f"needs {format_bytes(case.needed_bytes)} of memory, but {format_bytes(free)} are free"
         )
     if device.type == "cuda":
         return measure_rank(case, ALONE, device)
-    # Ranks share the cores as well as they can; a thread each makes their times comparable.
+    # Ranks share the cores; with one thread each their times are comparable.
     threads = 1 if case.axis == "ranks" else torch.get_num_threads()
     with (
         TemporaryDirectory() as folder,
@@ -62,7 +62,7 @@ def measure(case: Case, device: torch.device) -> dict[str, Any]:
         try:
             figures, *_ = [future.result() for future in futures]
         except BrokenProcessPool as error:
-            raise ChitaError("its process was killed, for want of memory most likely") from error
+            raise ChitaError("its process was killed, probably because memory ran out") from error
     return figures
 
 
@@ -80,7 +80,7 @@ def _in_own_process(rank: int, case: Case, threads: int, folder: str) -> dict[st
 
 @torch.no_grad()
 def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, Any]:
-    """The figures of a case, the same on all of its ranks."""
+    """Return the figures of a case; they are the same on all ranks."""
     made = make(case, ranks, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -92,7 +92,7 @@ def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, An
         stored, gradients = best_time(made.stored, ranks, device)
     lam = LAMBDA * _largest_row(HeldMatrix(stored, ranks))
 
-    def problem() -> Problem:  # a matrix remembers its last Gram product: take a new one each time
+    def problem() -> Problem:  # new each time: a matrix caches its last Gram product
         return Problem.build(HeldMatrix(stored, ranks), made.w0, lam=lam, alpha=0.0)
 
     def solve(layout: Layout) -> Solution:
@@ -117,9 +117,9 @@ def measure_rank(case: Case, ranks: Ranks, device: torch.device) -> dict[str, An
 
 
 def _largest_row(matrix: GradientMatrix) -> float:
-    """The largest squared length of a row.
+    """Return the largest squared length of a row.
 
-    Random weights can give huge gradients; with a fixed lambda their scale would decide on the
+    Random weights can have huge gradients. With a fixed lambda, their scale would determine the
     precision of the Gram product.
     """
     everything = torch.arange(matrix.p, device=matrix.device)
@@ -127,7 +127,7 @@ def _largest_row(matrix: GradientMatrix) -> float:
 
 
 def _bounds(problem: Callable[[], Problem], support: Tensor) -> dict[str, float]:
-    """Seconds of what a solve cannot do without: a pass over A, a Gram product, a factorisation."""
+    """Time the steps that every solve needs: a pass over A, a Gram product, a factorisation."""
     matrix, ranks, device = problem().matrix, problem().ranks, problem().matrix.device
     r = torch.ones(matrix.n, dtype=matrix.dtype, device=device)
     dtype = gram_dtype(problem(), support)
@@ -141,12 +141,14 @@ def _bounds(problem: Callable[[], Problem], support: Tensor) -> dict[str, float]
 def best_time(
     work: Callable[[], Result], ranks: Ranks, device: torch.device
 ) -> tuple[Result, float]:
-    """What the work gives, and the least of its times over a few runs, each that of the slowest
-    rank."""
+    """Return the result of the work and the least time over a few runs.
+
+    The time of a run is that of the slowest rank.
+    """
     results: list[Result] = []
     seconds: list[float] = []
     while len(seconds) < RUNS and sum(seconds) < LONG:
-        results.clear()  # two matrices may not fit
+        results.clear()  # two results may not fit into memory
         result, taken = timed(work, device)
         results.append(result)
         del result

@@ -1,8 +1,8 @@
-"""Metrics: what "large" means for a weight when weights of different layers are compared.
+"""Metrics: how the size of a weight is measured when weights of different layers are compared.
 
-A metric is a positive scale D_i for each weight. Weights are kept by |D_i w_i|, and the ridge
-measures the displacement as |D d|. The paper's is plain: D = 1. The others do not trust the scale
-of a weight, which a network without batch norm need not have.
+A metric is a positive scale D_i for each weight. The weights with the largest |D_i w_i| are kept,
+and the ridge measures the displacement as |D d|. The paper's metric is "plain", D = 1. The others
+do not depend on the scale of a layer or channel, which is arbitrary in many networks.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from chita.model.weights import Weights, weight_axes
 from chita.solver.dead_columns import ColumnSizes, column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 
-# Under the diagonal of the Fisher, which is zero where no sample reaches: a share of its mean over
-# the output channel, which may be multiplied by any number, and a small one over the layer.
+# Added to the diagonal of the Fisher, which is zero for weights that no sample depends on: a
+# fraction of its mean over the output channel, and a small fraction of its mean over the layer.
 FLOOR = 0.01
 LAYER_FLOOR = 1e-6
-# And a layer that no sample reaches at all is not free to move anywhere: its weights count for at
-# least this share of what weights count for on the average.
+# The weights of a layer that no sample depends on must not move freely: their scaled size is at
+# least this fraction of the average.
 REACH = 0.01
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the p weights fall into layers and output channels.
+    """How the p weights are divided into layers and output channels.
 
     Attributes:
         layers: the axes of each layer's weight.
@@ -40,7 +40,7 @@ class Shape:
 
     @classmethod
     def of(cls, model: nn.Module, weights: Weights) -> Shape:
-        """That of the prunable weights of a model."""
+        """Return the shape of the prunable weights of a model."""
         return cls(tuple(weight_axes(model, weights).values()))
 
     @property
@@ -49,30 +49,30 @@ class Shape:
         return [math.prod(axes) for axes in self.layers]
 
     def map(self, function: Callable[[Tensor], Tensor], vector: Tensor) -> Tensor:
-        """A function of each layer's part of a vector (p,), seen along its axes."""
+        """Apply a function to each layer's part of a vector (p,), viewed along its axes."""
         parts = torch.split(vector, self.sizes)
         seen = [part.view(axes) for part, axes in zip(parts, self.layers, strict=True)]
         return torch.cat([function(layer).flatten() for layer in seen])
 
 
 def by_layer(w: Tensor) -> Tensor:
-    """D = 1 over the root mean square of the layer's weights."""
+    """Return D = 1 over the root mean square of the layer's weights."""
     return _inverse_size(w.square().mean().expand_as(w))
 
 
 def by_channel(w: Tensor) -> Tensor:
-    """D = 1 over the root mean square of the weights of the output channel."""
+    """Return D = 1 over the root mean square of the weights of the output channel."""
     return _inverse_size(_channel_means(w.square()).expand_as(w))
 
 
 def lamp(w: Tensor) -> Tensor:
-    """D such that |D w|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all w_j^2 of
-    the layer with |w_j| >= |w_i|."""
+    """Return D such that |D w|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all
+    w_j^2 of the layer with |w_j| >= |w_i|."""
     squares, order = w.flatten().square().sort(descending=True, stable=True)
     return _inverse_size(torch.empty_like(squares).index_copy_(0, order, squares.cumsum(0)))
 
 
-# Of the weights alone: a layer, along its axes -> its D.
+# Metrics that depend on the weights only: the weights of a layer, along its axes -> its D.
 OF_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "layer": by_layer,
     "channel": by_channel,
@@ -90,16 +90,16 @@ def metric_scale(
     columns: slice,
     sizes: ColumnSizes | None = None,
 ) -> Tensor:
-    """D for the columns of this rank, (its p,).
+    """Return D for the columns of this rank, (p of this rank,).
 
     Args:
-        name: in METRICS, but not "plain", which needs no scale.
-        matrix: A, this rank's columns of it.
+        name: a name in METRICS except "plain", which needs no scale.
+        matrix: A, the columns of this rank.
         w0: the weights of all ranks, (p,).
-        shape: of all layers.
-        columns: those of this rank.
-        sizes: of these columns, where they are known; otherwise the Fisher metric costs a pass
-            over A.
+        shape: the shape of all layers.
+        columns: the columns of this rank.
+        sizes: the sizes of these columns, if known; otherwise the Fisher metric takes a pass over
+            A.
     """
     if name in OF_WEIGHTS:
         return shape.map(OF_WEIGHTS[name], w0.to(matrix.dtype))[columns]
@@ -110,24 +110,24 @@ def metric_scale(
 
 
 def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:
-    """The least D of the weights in each layer, (p,); it takes no notice of their scale."""
+    """Return the least D of the weights in each layer, (p,); it is independent of their scale."""
     typical = (scale * w0).square().mean().sqrt()
     sizes = shape.map(lambda w: w.square().mean().sqrt().expand_as(w), w0)
     return torch.where(sizes > 0, REACH * typical / sizes, 0.0)
 
 
 def fisher(diagonal: Tensor) -> Tensor:
-    """D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
+    """Return D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
     floor = FLOOR * _channel_means(diagonal) + LAYER_FLOOR * diagonal.mean()
     return (diagonal + floor).clamp_min(torch.finfo(diagonal.dtype).tiny).sqrt()
 
 
 def _channel_means(layer: Tensor) -> Tensor:
-    """Over the weights of each output channel; it broadcasts to the layer."""
+    """Return the mean over the weights of each output channel; it broadcasts to the layer."""
     return layer.mean(WITHIN_CHANNEL, keepdim=True)
 
 
 def _inverse_size(squares: Tensor) -> Tensor:
-    """1 over the root; what is zero throughout counts as small, not as infinite."""
+    """Return 1 over the root; zeros count as the least positive value."""
     least = squares[squares > 0].amin() if bool((squares > 0).any()) else squares.new_ones(())
     return squares.clamp_min(least).rsqrt()

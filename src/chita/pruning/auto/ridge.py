@@ -1,8 +1,8 @@
-"""ridge="auto": lambda by the loss on held-out calibration samples.
+"""ridge="auto": choose lambda by the loss on held-out calibration samples.
 
-The quadratic model cannot tell how far it is to be trusted; the true loss can. The first stage
-walks downhill over the paper's grid, a decade at a time, later stages start from the last choice,
-since what is best drifts from stage to stage; both end half a decade at a time.
+The quadratic model does not reveal how far it is valid; the true loss does. The first stage
+descends over the paper's grid, a decade at a time. Later stages start from the last choice, since
+the best lambda drifts from stage to stage. Both end with steps of half a decade.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from chita.pruning.held_out import LossesOf, PartLosses
 from chita.solver.solve import Solution
 
-HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), from 1e-5 to 1e3: the paper's grid, twice as fine
-MIDDLE = -4  # lambda = 0.01, where the first stage starts to look
+HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), 1e-5 to 1e3: the paper's grid, twice as fine
+MIDDLE = -4  # lambda = 0.01, where the first stage starts
 
 Solve = Callable[[float], Solution]  # lambda -> the solution of the stage
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A solution, its ridge and the held-out losses that chose it (None if none were held out)."""
+    """A solution, its lambda and its held-out losses (None without held-out samples)."""
 
     solution: Solution
     ridge: float
@@ -35,13 +35,13 @@ class Choice:
 
     @property
     def rank(self) -> float:
-        """What choices are compared by, the least first: a loss that is no number comes last."""
+        """The key by which choices are compared, the least first; a NaN comes last."""
         loss = self.held_out_loss
         return math.inf if loss is None or math.isnan(loss) else loss
 
     def surely_beats(self, other: Choice) -> bool:
-        """Whether its losses are lower than those of another choice on the same samples, beyond
-        what the spread over the samples explains."""
+        """Return whether the losses are lower than those of another choice on the same samples by
+        more than the spread over the samples explains."""
         return (
             self.losses is not None
             and other.losses is not None
@@ -54,10 +54,10 @@ class RidgeSearch:
     """The search for lambda over the stages of one run.
 
     Args:
-        given: the only lambda to try, if there is one.
+        given: the only lambda to try, or None to search.
 
     Attributes:
-        last: what the last stage chose, in half-decades: all that the next one goes by.
+        last: the choice of the last stage in half-decades; the only state between stages.
     """
 
     def __init__(self, given: float | None = None) -> None:
@@ -65,11 +65,11 @@ class RidgeSearch:
         self.last: int | None = None
 
     def choose(self, solve: Solve, losses_of: LossesOf) -> Choice:
-        """The best of this stage's candidates; its rank is infinite if no loss is finite."""
+        """Return the best lambda of this stage; its rank is infinite if no loss is finite."""
         return self._walk(solve, losses_of, fine=True)
 
     def look(self, solve: Solve, losses_of: LossesOf) -> Choice:
-        """The same to a decade, which is enough to tell whether it is worth more."""
+        """Return the best lambda up to a decade, which suffices for screening."""
         return self._walk(solve, losses_of, fine=False)
 
     def _walk(self, solve: Solve, losses_of: LossesOf, *, fine: bool) -> Choice:
@@ -98,10 +98,10 @@ def _try(ridge: float, solve: Solve, losses_of: LossesOf) -> Choice:
 
 
 def _downhill(rank: Callable[[int], float], here: int, stride: int) -> int:
-    """Where no neighbour on the grid is better."""
+    """Return a point of the grid that has no better neighbour."""
     while True:
         near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
-        best = min(near, key=rank)  # the first, which is here, wins ties
+        best = min(near, key=rank)  # `here` comes first and wins ties
         if best == here:
             return here
         here = best

@@ -1,127 +1,68 @@
-"""Guarded stages: what a stage does is chosen among a few candidates by the true loss.
+"""The candidate search: choose what a stage does by the true loss on held-out samples.
 
-The quadratic model knows neither how far it holds nor whether the scale of a weight means anything.
-So the form of a stage's problem (the metric, blocks, the first-order term), its lambda and how far
-to go along the displacement are settled by the loss on held-out samples: forward passes only.
-Candidates are compared on the same samples, and a form is given up for another one only where the
-loss is lower by more than two standard errors of the difference. Lambda and the step, which every
-stage chooses anew, take the least loss.
+The quadratic model does not reveal how far it is valid, nor whether the scale of a weight is
+meaningful. The search therefore chooses the candidate (metric, blocks, first-order term), lambda
+and the length of the step by the loss on held-out samples, which takes forward passes only. All
+candidates of a stage are compared on the same samples. A candidate replaces another one only if its
+loss is lower by more than two standard errors of the difference. Lambda and the step are chosen
+anew at every stage, by the least loss.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.files.finite import finite_or_none
+from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch
 from chita.pruning.held_out import LossesOf, PartLosses
+from chita.pruning.stage_problem import Formulation
 from chita.solver.solve import Solution
 
-STEPS = (0.5,)  # shares of the displacement to try beside all of it
-MASK = 0.0  # the share where nothing moves: the mask alone
+STEPS = (0.5,)  # fractions of the displacement to try besides the whole
+MASK = 0.0  # the fraction at which nothing moves: the mask alone
+
+
+class Solvable(Protocol):
+    """A stage problem, as a search uses it."""
+
+    def solve(self, formulation: Formulation, ridge: float) -> Solution:
+        """Return the solution for this formulation and lambda."""
+
+    def still(self, solution: Solution) -> Tensor:
+        """Return w0 on the support of a solution, zero elsewhere, (p,)."""
+
+    def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
+        """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
 
 
 @dataclass(frozen=True)
-class Form:
-    """How the problem of a stage is posed.
+class StageChoice:
+    """What a stage does.
 
     Attributes:
-        metric: in METRICS.
-        block_size: of blocks; None for one problem over all columns.
-        first_order: whether it has the first-order term.
-        block_sweeps: rounds that blocks take turns; 0 for blocks apart.
+        choice: the solution, its lambda and its held-out losses.
+        candidate: the candidate that was solved.
+        step: the fraction of the displacement.
+        trials: everything that was tried; empty without held-out samples.
     """
-
-    metric: str
-    block_size: int | None
-    first_order: bool
-    block_sweeps: int = 0
-
-    def __str__(self) -> str:
-        blocks = "no blocks" if self.block_size is None else f"blocks of {self.block_size}"
-        if self.block_sweeps:
-            blocks += " that talk"
-        term = "with" if self.first_order else "without"
-        return f"{self.metric} metric, {blocks}, {term} the first-order term"
-
-
-@dataclass(frozen=True)
-class Forms:
-    """The forms to choose from: every combination of these, the first of each at the start.
-
-    Attributes:
-        metrics: in METRICS.
-        blocks: sizes of blocks, and their sweeps.
-        first_order: with or without the term.
-    """
-
-    metrics: Sequence[str]
-    blocks: Sequence[tuple[int | None, int]]
-    first_order: Sequence[bool]
-
-    @property
-    def first(self) -> Form:
-        size, sweeps = self.blocks[0]
-        return Form(self.metrics[0], size, self.first_order[0], sweeps)
-
-    def of_one_size(self) -> Forms:
-        """Those with blocks of the first size alone."""
-        size = self.first.block_size
-        return replace(self, blocks=[pair for pair in self.blocks if pair[0] == size])
-
-    def kinds_beside(self, form: Form) -> list[list[Form]]:
-        """Those that differ in the metric alone, in the first-order term alone, in blocks alone."""
-        return [
-            [replace(form, metric=m) for m in self.metrics if m != form.metric],
-            [replace(form, first_order=f) for f in self.first_order if f != form.first_order],
-            [
-                replace(form, block_size=size, block_sweeps=sweeps)
-                for size, sweeps in self.blocks
-                if (size, sweeps) != (form.block_size, form.block_sweeps)
-            ],
-        ]
-
-    def beside(self, form: Form) -> list[Form]:
-        """Those that differ in one thing."""
-        return [other for kind in self.kinds_beside(form) for other in kind]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate and its held-out loss; `step` is the share of the displacement."""
-
-    form: Form
-    ridge: float
-    step: float
-    loss: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        loss = finite_or_none(self.loss)
-        return {**asdict(self.form), "ridge": self.ridge, "step": self.step, "loss": loss}
-
-
-@dataclass(frozen=True)
-class Guarded:
-    """What a stage does: the choice, its form and step, and all that was tried for it."""
 
     choice: Choice
-    form: Form
+    candidate: Candidate
     step: float
     trials: list[Trial]
 
     @property
     def why(self) -> str:
-        """In words; nothing, where there was no choice."""
+        """The choice in words; empty if there was no choice."""
         if not self.trials:
             return ""
-        what = f"{self.form}, lambda = {self.choice.ridge:.2g}"
+        what = f"{self.candidate}, lambda = {self.choice.ridge:.2g}"
         if self.step < 1:
             moved = f"{self.step:.0%} of the displacement"
             what += ", mask alone" if self.step == MASK else f", {moved}"
@@ -131,170 +72,184 @@ class Guarded:
         return f"{what}: held-out loss {loss:.4g}, chosen among {len(self.trials)}{alone}"
 
 
-SolveForm = Callable[[Form, float], Solution]  # form and lambda -> the solution of the stage
-Still = Callable[[Solution], Tensor]  # w0 on the support of a solution, zero elsewhere
-Mask = Callable[[Form], tuple[Tensor, Tensor]]  # P_k(w0) in the metric of a form, and its support
+@dataclass(frozen=True)
+class _Evaluator:
+    """Solves candidates of one stage problem and records their losses."""
+
+    problem: Solvable
+    base: Formulation
+    losses_of: LossesOf
+    trials: list[Trial] = field(default_factory=list)
+
+    def best_ridge(self, candidate: Candidate, search: RidgeSearch, *, fine: bool) -> Choice:
+        """Search for the best lambda of a candidate."""
+        formulation, ridges = candidate.apply(self.base), list[float]()
+
+        def solve(ridge: float) -> Solution:
+            ridges.append(ridge)
+            return self.problem.solve(formulation, ridge)
+
+        def losses(w: Tensor) -> PartLosses:
+            return self.losses(candidate, ridges[-1], 1.0, w)
+
+        return search.choose(solve, losses) if fine else search.look(solve, losses)
+
+    def losses(self, candidate: Candidate, ridge: float, step: float, w: Tensor) -> PartLosses:
+        """Compute the held-out losses of the weights w, (p,), and record them."""
+        found = self.losses_of(w)
+        self.trials.append(Trial(candidate, ridge, step, found.mean))
+        return found
 
 
-class Guard:
+class CandidateSearch:
     """The choices of one run, stage by stage.
 
-    The first stage looks at each kind of form in turn. Later ones keep the form of the stage before
-    and try one that differs in one thing, another one each time.
+    The first stage screens the candidates, axis by axis. Each later stage keeps the candidate of
+    the stage before, and compares it with one of its neighbours, in turn.
 
     Args:
-        forms: to choose from.
-        ridge: the lambda given, or None to search for it.
-        steps: shares of the displacement to try, with the mask alone; none, and neither is tried.
+        space: the candidates.
+        base: the formulation that candidates are applied to.
+        ridge: the given lambda, or None to search for it.
+        steps: the fractions of the displacement to try; if there are any, the mask alone is tried
+            as well.
     """
 
     def __init__(
-        self, forms: Forms, *, ridge: float | None = None, steps: Sequence[float] = STEPS
+        self,
+        space: CandidateSpace,
+        base: Formulation,
+        *,
+        ridge: float | None = None,
+        steps: Sequence[float] = STEPS,
     ) -> None:
-        self.forms, self._ridge, self._steps = forms, ridge, steps
-        self._form: Form | None = None
-        self._searches: dict[Form, RidgeSearch] = {}
+        self.space, self._base, self._ridge, self._steps = space, base, ridge, steps
+        self._candidate: Candidate | None = None
+        self._ridges: dict[Candidate, RidgeSearch] = {}
         self._turn = 0
 
     def choose(
-        self,
-        solve: SolveForm,
-        still: Still,
-        mask: Mask,
-        losses_of: LossesOf,
-        scout: LossesOf,
-    ) -> Guarded:
-        """The best of this stage's candidates.
+        self, problem: Solvable, losses_of: LossesOf, screening_losses: LossesOf
+    ) -> StageChoice:
+        """Choose the best of this stage's candidates.
 
         Args:
-            solve: gives the solution of the stage.
-            still: gives w0 on its support.
-            mask: gives w0 with its largest weights only.
-            losses_of: gives the losses on held-out samples.
-            scout: the same on fewer samples, to tell one form from another for the first time.
+            problem: the problem of the stage.
+            losses_of: computes the losses on held-out samples.
+            screening_losses: computes the losses on fewer samples, for the first comparison.
 
         Raises:
             ChitaError: the held-out loss is finite for no candidate.
         """
-        trials: list[Trial] = []
-        if self._form is None:
-            self._form = self._first_form(solve, scout)
-        form = self._form
-        choice = self._search(form).choose(*_watched(form, solve, losses_of, trials))
-        rival = self._rival(form, solve, losses_of, trials)
-        if rival is not None and rival[0].surely_beats(choice):
-            choice, form = rival
-        self._form = form
-        choice, step = self._best_step(form, choice, still, mask, losses_of, trials)
+        if self._candidate is None:
+            self._candidate = self._screen(_Evaluator(problem, self._base, screening_losses))
+        evaluator = _Evaluator(problem, self._base, losses_of)
+        candidate = self._candidate
+        choice = self._solve(evaluator, candidate)
+        rival = self._next_rival(candidate)
+        if rival is not None:
+            other = self._solve(evaluator, rival)
+            if other.surely_beats(choice):
+                choice, candidate = other, rival
+        self._candidate = candidate
+        choice, step = self._best_step(evaluator, candidate, choice)
         if math.isinf(choice.rank):
             raise ChitaError(
                 f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
                 "the data must be finite, or the ridge larger"
             )
-        return Guarded(choice, form, step, trials)
+        return StageChoice(choice, candidate, step, evaluator.trials)
 
-    def only(self, solve: SolveForm) -> Guarded:
-        """The first form, where nothing is held out to choose by."""
-        form, ridge = self.forms.first, self._ridge or 0.0  # without curvature it is unused
-        return Guarded(Choice(solve(form, ridge), ridge, None), form, 1.0, [])
+    def only(self, problem: Solvable) -> StageChoice:
+        """Solve the first candidate, for runs without held-out samples."""
+        candidate = self.space.first
+        ridge = self._ridge or 0.0  # a method without curvature does not use it
+        solution = problem.solve(candidate.apply(self._base), ridge)
+        return StageChoice(Choice(solution, ridge, None), candidate, 1.0, [])
 
-    def _first_form(self, solve: SolveForm, scout: LossesOf) -> Form:
-        """One kind after the other, the best of each kept, and round again until none is better:
-        what blocks are good for depends on the first-order term, and that on the metric."""
-        best, choices = self.forms.first, dict[Form, Choice]()
+    def _screen(self, evaluator: _Evaluator) -> Candidate:
+        """Move to the best candidate along each axis in turn, until none is better.
 
-        def look(form: Form) -> Choice:
-            if form not in choices:
-                choices[form] = self._search(form).look(*_watched(form, solve, scout, []))
-            return choices[form]
+        One round is not enough: the best blocks depend on the first-order term, and that on the
+        metric.
+        """
+        best, choices = self.space.first, dict[Candidate, Choice]()
+
+        def look(candidate: Candidate) -> Choice:
+            if candidate not in choices:
+                search = self._ridge_search(candidate)
+                choices[candidate] = evaluator.best_ridge(candidate, search, fine=False)
+            return choices[candidate]
 
         before = None
-        while self.forms.beside(best) and best != before:
+        while self.space.neighbours(best) and best != before:
             before = best
-            for kind in range(len(self.forms.kinds_beside(best))):
-                others = self.forms.kinds_beside(best)[kind]
-                rival = min(others, key=lambda form: look(form).rank, default=best)
+            for axis in range(len(self.space.axes)):
+                others = self.space.along(best, axis)
+                rival = min(others, key=lambda candidate: look(candidate).rank, default=best)
                 if look(rival).surely_beats(look(best)):
                     best = rival
         return best
 
-    def _rival(
-        self, form: Form, solve: SolveForm, losses_of: LossesOf, trials: list[Trial]
-    ) -> tuple[Choice, Form] | None:
-        """The form beside this one whose turn it is, and its choice; None if it is the only one.
-
-        Its lambda is searched for, too: with that of its last turn, which was best for a stage long
-        gone, a form that is the better one would seem the worse.
-        """
-        rivals = self.forms.beside(form)
+    def _next_rival(self, candidate: Candidate) -> Candidate | None:
+        """Return the neighbour whose turn it is; None if there is none."""
+        rivals = self.space.neighbours(candidate)
         if not rivals:
             return None
-        rival = rivals[self._turn % len(rivals)]
         self._turn += 1
-        watched = _watched(rival, solve, losses_of, trials)
-        return self._search(rival).choose(*watched), rival
+        return rivals[(self._turn - 1) % len(rivals)]
+
+    def _solve(self, evaluator: _Evaluator, candidate: Candidate) -> Choice:
+        """Solve a candidate with its best lambda at this stage.
+
+        A rival's lambda is searched for as well: the best one drifts from stage to stage, and with
+        the lambda of its last turn a better candidate could look worse.
+        """
+        return evaluator.best_ridge(candidate, self._ridge_search(candidate), fine=True)
 
     def _best_step(
-        self,
-        form: Form,
-        choice: Choice,
-        still: Still,
-        mask: Mask,
-        losses_of: LossesOf,
-        trials: list[Trial],
+        self, evaluator: _Evaluator, candidate: Candidate, choice: Choice
     ) -> tuple[Choice, float]:
-        """The best of the solution, points on the way to it and the mask alone; the share of the
-        way. The mask has a support of its own: weights that joined the solution's are zero in w0,
-        and fewer than k would be left."""
-        solution, best, share = choice.solution, choice, 1.0
+        """Return the best of the solution, points on the way to it and the mask alone.
+
+        The mask has its own support: weights that joined the support of the solution are zero in
+        w0, so that w0 on it would have fewer than k nonzeros.
+
+        Returns:
+            The choice, and the fraction of the displacement.
+        """
+        solution, best, fraction = choice.solution, choice, 1.0
         if not self._steps:
-            return best, share
-        from_here = still(solution)
+            return best, fraction
+        from_here = evaluator.problem.still(solution)
         points = {
             step: replace(solution, w=from_here + step * (solution.w - from_here))
             for step in self._steps
         }
-        w, support = mask(form)
+        w, support = evaluator.problem.mask(candidate.apply(self._base))
         points[MASK] = replace(solution, w=w, support=support)
         for step, point in points.items():
-            losses = losses_of(point.w)
-            trials.append(Trial(form, choice.ridge, step, losses.mean))
+            losses = evaluator.losses(candidate, choice.ridge, step, point.w)
             found = Choice(point, choice.ridge, losses)
             if found.rank < best.rank:
-                best, share = found, step
-        return best, share
+                best, fraction = found, step
+        return best, fraction
 
-    def _search(self, form: Form) -> RidgeSearch:
-        return self._searches.setdefault(form, RidgeSearch(self._ridge))
+    def _ridge_search(self, candidate: Candidate) -> RidgeSearch:
+        return self._ridges.setdefault(candidate, RidgeSearch(self._ridge))
 
     def state(self) -> dict[str, Any]:
-        """What the next stage goes by, ready for JSON."""
+        """Return what the next stage depends on, ready for JSON."""
         return {
-            "form": None if self._form is None else asdict(self._form),
+            "form": None if self._candidate is None else self._candidate.to_dict(),
             "turn": self._turn,
-            "ridges": [[asdict(form), search.last] for form, search in self._searches.items()],
+            "ridges": [[c.to_dict(), search.last] for c, search in self._ridges.items()],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        self._form = None if state["form"] is None else Form(**state["form"])
+        """Continue from what `state` returned."""
+        form = state["form"]
+        self._candidate = None if form is None else Candidate.from_dict(form)
         self._turn = state["turn"]
-        for form, last in state["ridges"]:
-            self._search(Form(**form)).last = last
-
-
-def _watched(
-    form: Form, solve: SolveForm, losses_of: LossesOf, trials: list[Trial]
-) -> tuple[Callable[[float], Solution], LossesOf]:
-    """The solver and the loss for one form; what is tried goes into `trials`."""
-    ridges: list[float] = []
-
-    def solve_form(ridge: float) -> Solution:
-        ridges.append(ridge)
-        return solve(form, ridge)
-
-    def losses(w: Tensor) -> PartLosses:
-        found = losses_of(w)
-        trials.append(Trial(form, ridges[-1], 1.0, found.mean))
-        return found
-
-    return solve_form, losses
+        for candidate, last in state["ridges"]:
+            self._ridge_search(Candidate.from_dict(candidate)).last = last

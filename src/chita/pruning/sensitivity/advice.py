@@ -1,8 +1,8 @@
-"""Which layers to keep dense, or to limit, from the curves of `chita.sensitivity`.
+"""Advise which layers to keep dense or to limit, from the curves of `chita.sensitivity`.
 
-The curves are added up: the loss is taken to rise, with layer l at sparsity s_l, by the sum of the
-layers' own rises. A layer that is limited leaves its zeros to the others, so that the sparsity of
-the whole stays the same; the limit pays if the sum falls nevertheless.
+The predicted increase of the loss, with layer l at sparsity s_l, is the sum of the increases of all
+layers. If a layer is limited, the others get more zeros, so that the total sparsity stays the same.
+The limit is worthwhile if the sum still falls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from chita.errors import ChitaError
 from chita.pruning.sensitivity.result import LayerCurve, SensitivityResult
 
-WORTH = 0.1  # a limit must take so much of the rise away
+WORTH = 0.1  # the fraction of the increase that a limit must remove
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Limit:
     """A layer that should be pruned less than the others.
 
     Attributes:
-        layer: its name.
-        sparsity: the most it should get; 0 to keep it dense.
-        reason: with figures.
+        layer: the name of the layer.
+        sparsity: its highest sparsity; 0 to keep it dense.
+        reason: the reason, with numbers.
     """
 
     layer: str
@@ -37,13 +37,13 @@ class Limit:
 
 @dataclass(frozen=True)
 class Advice:
-    """What the curves say about pruning to one sparsity.
+    """Limits for pruning to one sparsity.
 
     Attributes:
-        sparsity: of all weights together.
-        limits: in the order in which they pay.
-        before: the predicted rise of the loss with the same sparsity in every layer.
-        after: with the limits.
+        sparsity: the sparsity of all weights together.
+        limits: the limits, the most effective one first.
+        before: the predicted increase of the loss with the same sparsity in every layer.
+        after: the predicted increase with the limits.
     """
 
     sparsity: float
@@ -68,11 +68,14 @@ class Advice:
 
 
 def advise(result: SensitivityResult, sparsity: float) -> Advice:
-    """Limits that lower the predicted rise of the loss, the one that pays most first.
+    """Return limits that lower the predicted increase of the loss, the most effective one first.
 
     Args:
         result: the curves.
-        sparsity: to prune to, all layers together; in the range of the ladder.
+        sparsity: the target of all layers together; in the range of the ladder.
+
+    Raises:
+        ChitaError: the sparsity is outside the range of the ladder.
     """
     ladder = result.sparsities
     if not 0 < sparsity <= ladder[-1]:
@@ -99,18 +102,18 @@ def advise(result: SensitivityResult, sparsity: float) -> Advice:
 
 
 def _predict(result: SensitivityResult, sparsity: float, limits: Mapping[str, float]) -> float:
-    """The sum of the rises with `limits`, the other layers all at what makes up for them."""
+    """Return the sum of the increases, with the other layers at one common sparsity."""
     zeros = sparsity * sum(layer.weights for layer in result.layers)
     zeros -= sum(x.weights * limits[x.name] for x in result.layers if x.name in limits)
     room = sum(layer.weights for layer in result.layers if layer.name not in limits)
-    if zeros > result.sparsities[-1] * room:  # further than was measured
+    if zeros > result.sparsities[-1] * room:  # outside the measured range
         return math.inf
     rest = zeros / room
     return sum(_rise(result, layer, limits.get(layer.name, rest)) for layer in result.layers)
 
 
 def _rise(result: SensitivityResult, layer: LayerCurve, sparsity: float) -> float:
-    """On straight lines between the points of the curve, which starts at (0, 0)."""
+    """Interpolate the curve of a layer, which starts at (0, 0), linearly."""
     return float(np.interp(sparsity, (0.0, *result.sparsities), (0.0, *result.rises(layer))))
 
 

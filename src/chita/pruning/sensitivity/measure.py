@@ -1,4 +1,4 @@
-"""chita.sensitivity: one layer at a time is pruned, and the loss is looked at."""
+"""chita.sensitivity: prune one layer at a time, and measure the loss."""
 
 from __future__ import annotations
 
@@ -39,24 +39,25 @@ def sensitivity(
 ) -> SensitivityResult:
     """Prune each layer alone, by magnitude, and measure the loss of the network.
 
-    The samples are the same each time and the other layers are dense. It takes forward passes
-    only, as many over the samples as there are layers times sparsities. The model is left as it is.
+    The samples are the same each time, and the other layers stay dense. This takes one pass over
+    the samples, forward only, for each layer and sparsity. The model is not changed.
 
     Args:
-        model: any trained module; the device is the model's.
-        batches: as `chita.prune` takes them.
+        model: any trained module; its device is used.
+        batches: calibration data, as for `chita.prune`.
         loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" and
             "distill-mse" are the divergence from the dense outputs, as for `chita.prune`.
-        sparsities: the ladder, rising, each in (0, 1).
-        samples: how many to take from the batches, if they hold so many.
+        sparsities: the ladder, in increasing order, each in (0, 1).
+        samples: the largest number of samples to use.
         include: glob pattern(s) of parameter names, in place of the weights of Linear and
             convolution layers.
         exclude: glob pattern(s) of parameter names to leave out.
-        seed: batches given as a list are read in an order drawn from it.
-        progress: called with how many forward passes over the samples are done, and of how many.
+        seed: the random seed for the order in which a list of batches is read.
+        progress: a function that is called with the number of finished passes over the samples, and
+            of all passes.
 
     Raises:
-        ChitaError: an argument, the model or the data do not fit; the message says how.
+        ChitaError: an argument, the model or the data are wrong.
     """
     began = time.perf_counter()
     ladder = _check_ladder(sparsities)
@@ -90,7 +91,7 @@ def sensitivity(
 
 
 def _pruned(weights: Weights, weight: Weight, sparsity: float) -> Tensor:
-    """The dense weights, shape (p,), but for those of one layer, pruned by magnitude."""
+    """Return the dense weights, (p,), with those of one layer pruned by magnitude."""
     w = weights.vector()
     layer = w[weight.span]
     w[weight.span] = hard_threshold(layer, kept_weights(len(layer), sparsity))[0]
@@ -106,7 +107,7 @@ def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
 
 
 def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
-    """One forward pass for both figures; a model with its own loss shows no outputs to count."""
+    """Compute the loss and the accuracy in one pass; a model with its own loss has no accuracy."""
     if isinstance(samples[0].content, dict):
         return Score(mean_loss(model, samples, loss), None)
     counting = _CountingLoss(loss or cross_entropy)
@@ -114,7 +115,7 @@ def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Sco
 
 
 class _CountingLoss:
-    """A loss that also counts right answers."""
+    """A loss that also counts correct answers."""
 
     def __init__(self, loss: Loss) -> None:
         self._loss = loss
@@ -126,7 +127,7 @@ class _CountingLoss:
 
     @property
     def accuracy(self) -> float | None:
-        """Of all answers so far, in percent; None where there is no right or wrong."""
+        """The accuracy so far in percent; None if the outputs are not classes."""
         known = [counted for counted in self._counted if counted is not None]
         right, total = (sum(numbers) for numbers in zip(*known, strict=True)) if known else (0, 0)
         return 100 * right / total if total and len(known) == len(self._counted) else None

@@ -1,4 +1,4 @@
-"""What `chita.sensitivity` gives back: the loss against the sparsity of each layer."""
+"""SensitivityResult: the loss against the sparsity of each layer."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from chita.files.finite import finite_or_none
+from chita.pruning.rows import json_safe
 
-BROKEN = 1e30  # stands for a loss that is not finite: it can be added, and is beyond all others
+BROKEN = 1e30  # replaces a loss that is not finite: larger than any other, and can be added
 
 
 @dataclass(frozen=True)
 class Score:
-    """How well a network does: its mean loss, and its accuracy in percent if it is a classifier."""
+    """The mean loss of a network, and its accuracy in percent if it is a classifier."""
 
     loss: float
     accuracy: float | None
@@ -22,13 +22,13 @@ class Score:
 
 @dataclass(frozen=True)
 class LayerCurve:
-    """The network with one layer pruned, all others dense.
+    """The network with one layer pruned and all others dense.
 
     Attributes:
-        name: of the parameter.
-        shape: of the parameter.
-        weights: how many it has.
-        scores: at each sparsity of the ladder.
+        name: the name of the parameter.
+        shape: the shape of the parameter.
+        weights: the number of its weights.
+        scores: the score at each sparsity of the ladder.
     """
 
     name: str
@@ -42,11 +42,11 @@ class SensitivityResult:
     """The outcome of `chita.sensitivity`.
 
     Attributes:
-        sparsities: the ladder, rising.
-        dense: the network as it is.
+        sparsities: the ladder, in increasing order.
+        dense: the score of the dense network.
         layers: a curve for each prunable parameter, in the order of the network.
-        samples: how many the scores are means over.
-        seconds: what it took.
+        samples: the number of samples that the scores are means over.
+        seconds: the time of the measurement.
     """
 
     sparsities: tuple[float, ...]
@@ -56,29 +56,30 @@ class SensitivityResult:
     seconds: float
 
     def rises(self, layer: LayerCurve) -> list[float]:
-        """How far the loss rises at each sparsity of the ladder.
+        """Return the increase of the loss at each sparsity of the ladder.
 
-        What falls back at a higher sparsity is noise of the samples, and is not believed.
+        The increases are made monotone: a decrease at a higher sparsity is sampling noise.
         """
         losses = (s.loss if math.isfinite(s.loss) else BROKEN for s in layer.scores)
         return list(accumulate((max(loss - self.dense.loss, 0.0) for loss in losses), max))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each layer and sparsity."""
-        return [
+        """Return a row for each layer and sparsity, ready for JSON."""
+        rows = [
             {
                 "layer": layer.name,
                 "weights": layer.weights,
                 "sparsity": sparsity,
-                "loss": finite_or_none(score.loss),
+                "loss": score.loss,
                 "accuracy": score.accuracy,
             }
             for layer in self.layers
             for sparsity, score in zip(self.sparsities, layer.scores, strict=True)
         ]
+        return list(json_safe(rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, ready for JSON; a loss that is not finite is None."""
+        """Return everything, ready for JSON; a loss that is not finite is None."""
         return {
             "dense_loss": self.dense.loss,
             "dense_accuracy": self.dense.accuracy,

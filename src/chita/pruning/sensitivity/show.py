@@ -10,7 +10,7 @@ from chita.report.tables import Table, compact_table
 
 
 def sensitivity_table(result: SensitivityResult) -> Table:
-    """The loss with each layer at each sparsity."""
+    """Return a table of the loss with each layer at each sparsity."""
     dense = result.dense
     accuracy = "" if dense.accuracy is None else f", accuracy {dense.accuracy:.2f} %"
     title = f"loss on {result.samples:,} samples with one layer pruned"
@@ -26,7 +26,13 @@ def sensitivity_table(result: SensitivityResult) -> Table:
 
 
 def draw_sensitivity(path: Path, result: SensitivityResult, *, title: str) -> None:
-    """The loss against the sparsity of each layer, from the first (blue) to the last (red)."""
+    """Draw the loss against the sparsity of each layer, from the first (blue) to the last (red).
+
+    Args:
+        path: the PNG file.
+        result: the curves.
+        title: the title of the figure.
+    """
     count = len(result.layers)
     figure = new_figure(8.0, max(4.0, 0.14 * count))
     axes = figure.add_subplot()
