@@ -1,13 +1,14 @@
-"""How long algorithm 6 takes with its blocks in batches, against the least that it has to do.
+"""Time of algorithm 6 with batched blocks, relative to a lower bound.
 
-The bound is the batched Gram products of all blocks: A_S A_S^T for every block, or A_S^T A_S where
-fewer weights are kept than there are samples, S the support that magnitudes give it. It is measured
-in the same run, so that the ratio holds on any machine. The solver that takes one block after the
-other is measured on a few blocks in the middle, and its time is that of all in proportion.
+The bound is the time of the batched Gram products of all blocks: A_S A_S^T for every block, or
+A_S^T A_S where fewer weights are kept than there are samples, with S the support of the largest
+magnitudes. It is measured in the same run, so that the ratio is comparable between machines. The
+solver that processes one block after the other is measured on a few blocks in the middle, and its
+time is extrapolated to all blocks.
 
-A is random, and so are the weights, of a different scale in each layer: with as many weights as
-ResNet50 has, those of its initialisation, so that the blocks keep as different shares as they do
-there.
+A and the weights are random. The weights have a different scale in each layer; if p is that of
+ResNet50, they are those of its initialisation, so that the shares of kept weights differ between
+the blocks as they do in ResNet50.
 
     python benchmarks/blocks.py [--device cuda] [--p 25502912] [--n 500] [--block-size 10000]
 """
@@ -31,23 +32,23 @@ from chita.solver.solve import iht_support, solve_problem
 from chita.zoo import NETWORKS
 
 LAMBDA = 1e-3
-BATCH = 16  # m, of which the first-order term is 1 / m
+BATCH = 16  # m; the first-order term is scaled by 1 / m
 SPARSITY = 0.9
-ENTRY = 0.01  # the scale of A
-PIECE = 2**16  # columns of A drawn at a time
-ALONE = 20  # blocks that are solved one after the other
+ENTRY = 0.01  # the standard deviation of the entries of A
+PIECE = 2**16  # the number of columns of A drawn at a time
+ALONE = 20  # the number of blocks solved one after the other
 
 Task = Callable[[], object]
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = ArgumentParser(description="The blocks of algorithm 6 against their Gram products.")
+    """Run the benchmark and print the times."""
+    parser = ArgumentParser(description="Time of algorithm 6 relative to its Gram products.")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--p", type=int, default=400_000, help="weights")
-    parser.add_argument("--n", type=int, default=500, help="rows of A")
+    parser.add_argument("--p", type=int, default=400_000, help="number of weights")
+    parser.add_argument("--n", type=int, default=500, help="number of rows of A")
     parser.add_argument("--block-size", type=int, default=10_000)
-    parser.add_argument("--repeat", type=int, default=3, help="turns, of which the fastest counts")
+    parser.add_argument("--repeat", type=int, default=3, help="number of runs; the fastest counts")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
     w0, layers = trained_weights(arguments.p, device)
@@ -70,13 +71,13 @@ def main() -> None:
 
 @torch.no_grad()
 def solve(problem: Problem, layout: Layout, algorithm: Algorithm = CHITA_BSO.algorithm) -> None:
-    """CHITA-BSO at the benchmark's sparsity."""
+    """Solve by CHITA-BSO at the benchmark's sparsity."""
     k = int((1 - SPARSITY) * problem.matrix.p)
     solve_problem(problem, k, algorithm, options=CHITA_BSO.options, layout=layout)
 
 
 def one_by_one(problem: Problem, layout: Layout, device: torch.device) -> float:
-    """The seconds of all blocks, if all take as long as some in the middle."""
+    """Return the seconds of all blocks, extrapolated from a few in the middle."""
     blocks = layout.blocks or []
     middle = blocks[len(blocks) // 2 :][:ALONE]
     start, stop = middle[0][0], middle[-1][1]
@@ -89,7 +90,7 @@ def one_by_one(problem: Problem, layout: Layout, device: torch.device) -> float:
 
 @torch.no_grad()
 def gram_products(problem: Problem, layout: Layout) -> None:
-    """One product for each block on the support of P_k(w0), in batches of equal supports."""
+    """Compute the Gram product of each block on the support of P_k(w0), in batches."""
     k = int((1 - SPARSITY) * problem.matrix.p)
     blocks, support = layout.blocks or [], problem.start(k).support
     ends = torch.tensor([stop for _, stop in blocks], device=support.device)
@@ -101,14 +102,14 @@ def gram_products(problem: Problem, layout: Layout) -> None:
         alike = [count for count in largest_first if 1.1 * count >= width]
         largest_first = largest_first[len(alike) :]
         at_once = max(1, min(len(alike), len(stored) // 32 // width))
-        # Any columns will do; those of the first blocks are as good as others.
+        # The time does not depend on the values: use the columns of the first blocks.
         columns = stored[: at_once * width].view(at_once, width, n)
         for _ in range(0, len(alike), at_once):
             _ = columns.mT @ columns if width > n else columns @ columns.mT
 
 
 def trained_weights(p: int, device: torch.device) -> tuple[Tensor, tuple[int, ...]]:
-    """Weights, (p,), and the sizes of their layers."""
+    """Return weights, (p,), and the sizes of their layers."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         weights = Weights(NETWORKS["resnet50"].build())
@@ -122,7 +123,7 @@ def trained_weights(p: int, device: torch.device) -> tuple[Tensor, tuple[int, ..
 
 
 def random_columns(p: int, n: int, device: torch.device) -> Tensor:
-    """A as (p, n), drawn where it is used."""
+    """Return a random A as (p, n), drawn on the device."""
     generator = torch.Generator(device).manual_seed(0)
     columns = torch.empty(p, n, device=device)
     for piece in torch.split(columns, PIECE):
@@ -131,7 +132,7 @@ def random_columns(p: int, n: int, device: torch.device) -> Tensor:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes held on a GPU since the last call; 0 elsewhere."""
+    """Return the peak GPU memory since the last call, in bytes; 0 on other devices."""
     if device.type != "cuda":
         return 0
     peak = torch.cuda.max_memory_allocated(device)

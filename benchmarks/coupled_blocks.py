@@ -1,9 +1,9 @@
-"""Independent blocks (algorithm 6) against coupled blocks, on the A of a trained network.
+"""Independent blocks (algorithm 6) compared with coupled blocks, on the A of a trained network.
 
-All solve the same problem, and Q is the global objective. As ratios: Q to that of P_k(w0), and the
-time to that of blocks apart. Beside them, the same problem without blocks, and the safe scaling:
-blocks apart whose products A_B d_B are stretched so that, b blocks moving at once, their sum
-cannot overshoot,
+All variants solve the same problem, and Q is the global objective. The script prints Q relative to
+that of P_k(w0), and the time relative to independent blocks. It also solves the problem without
+blocks, and with safe scaling: independent blocks whose products A_B d_B are scaled so that their
+sum cannot overshoot when all b blocks move at once,
 
     Q(w + e) <= Q(w) + sum_B (A_B^T rho + mu d_B) . e_B + b/2 |A_B e_B|^2 + mu/2 |e_B|^2.
 
@@ -36,18 +36,18 @@ from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.solve import ALGORITHMS, batched_bso, solve_problem
 
-TESTED = 2000  # images of the test set
-ITERATIONS = 5  # of IHT, as in CHITA-BSO
+TESTED = 2000  # the number of test images
+ITERATIONS = 5  # IHT iterations, as in CHITA-BSO
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = ArgumentParser(description="Independent blocks against coupled blocks.")
-    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the networks")
+    """Run the benchmark and print the results."""
+    parser = ArgumentParser(description="Independent blocks compared with coupled blocks.")
+    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the checkpoints")
     parser.add_argument("--network", default="resnet20")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--n", type=int, default=500, help="rows of A")
-    parser.add_argument("--batch", type=int, default=1, help="m, samples in a row")
+    parser.add_argument("--n", type=int, default=500, help="number of rows of A")
+    parser.add_argument("--batch", type=int, default=1, help="m, the samples averaged into a row")
     parser.add_argument("--block-size", type=int, default=2000)
     parser.add_argument("--sparsity", type=float, default=0.9)
     given = parser.parse_args()
@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def forms(problem: Problem, k: int, layout: Layout) -> dict[str, Callable[[], Iterate]]:
-    """What is compared; the first one's time is the unit."""
+    """Return the variants to compare; the time of the first one is the unit."""
 
     @torch.no_grad()
     def bso(sweeps: int = 0, layout: Layout = layout) -> Iterate:
@@ -96,7 +96,7 @@ def forms(problem: Problem, k: int, layout: Layout) -> dict[str, Callable[[], It
 
 @torch.no_grad()
 def safe_scaling(problem: Problem, k: int, layout: Layout) -> Iterate:
-    """One round of all blocks at once from P_k(w0), on its support, each minimising the bound."""
+    """Minimise the bound over each block on the support of P_k(w0), all blocks at once."""
     blocks = layout.blocks or []
     x, stretch = problem.start(k), len(blocks) ** 0.5
     w = x.w.clone()

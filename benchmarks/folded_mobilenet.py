@@ -1,8 +1,8 @@
-"""The folded MobileNetV1, pruned by method="auto" and by magnitude, OBD and LAMP in the same run.
+"""Accuracy of the folded MobileNetV1 pruned by method="auto", magnitude, OBD and LAMP.
 
-Batch norm is folded into its weights, so that channels differ in scale by orders of magnitude. It
-is calibrated on one image of each class from `imagenet-sample` and the first of each class from
-`imagenet-val2`, and measured on the second ones:
+Batch norm is folded into the weights, so that the scales of the channels differ by orders of
+magnitude. The calibration set has one image of each class from `imagenet-sample` and the first of
+each class from `imagenet-val2`; the test set has the second of each class from `imagenet-val2`.
 
     python benchmarks/folded_mobilenet.py --shared DIR --device cuda
 """
@@ -28,8 +28,8 @@ from chita import data, zoo
 from chita.files.checkpoint import load_checkpoint
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
-from chita.pruning.auto.metrics import Shape, lamp
 from chita.pruning.config import kept_weights
+from chita.pruning.metrics import Shape, lamp
 from chita.solver.constraints.constraint import keep, top_k
 
 NETWORK = zoo.get("mobilenetv1-folded")
@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--sparsity", type=float, nargs="+", default=list(WANTED))
     parser.add_argument("--stages", type=int, default=None)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=None, help="a file for lines of JSON")
+    parser.add_argument("--out", type=Path, default=None, help="JSON Lines file to append to")
     given = parser.parse_args()
     place = torch.device(given.device)
     with laid_out(given.shared / "data") as folder:
-        # The pictures are cropped already: resizing them to 256 would cut their edges off.
+        # The images are already cropped: resizing them to 256 would cut off their edges.
         preprocessing = replace(NETWORK.preprocessing or data.Preprocessing(), resize=224)
         splits = data.image_folder(folder, preprocessing, classes=NETWORK.classes)
         calibration = in_memory(splits.train.shuffled(given.seed), place)
@@ -81,7 +81,7 @@ def main() -> None:
 
 @contextmanager
 def laid_out(shared: Path) -> Iterator[Path]:
-    """The images as train/CLASS and val/CLASS; the classes of both folders have one order."""
+    """Copy the images into train/CLASS and val/CLASS; both folders have the same class order."""
     names = sorted(path.name for path in (shared / "imagenet-sample").iterdir())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -97,14 +97,14 @@ def laid_out(shared: Path) -> Iterator[Path]:
 
 
 def in_memory(images: data.Images, place: torch.device) -> Held:
-    """The pictures decoded once, in batches."""
+    """Decode the images once and return them in batches."""
     return [(x.to(place), y.to(place)) for x, y in data.Batches(images, 100)]
 
 
 def pruned(
     dense: nn.Module, calibration: Held, sparsity: float, method: str, given: argparse.Namespace
 ) -> tuple[nn.Module, list[str]]:
-    """A pruned copy, and what its stages say of their choice."""
+    """Return a pruned copy and the reason for the choice of each stage."""
     if method == "lamp":
         return largest_by_lamp(dense, sparsity), []
     settings = {"stages": given.stages} if method == "auto" else {"batch": 1, "ridge": 0.0}
@@ -123,7 +123,7 @@ def pruned(
 
 
 def largest_by_lamp(dense: nn.Module, sparsity: float) -> nn.Module:
-    """The weights of the largest LAMP scores, as they are."""
+    """Return a copy that keeps the weights with the largest LAMP scores, unchanged."""
     model = copy.deepcopy(dense)
     weights = Weights(model, NETWORK.prunable)
     w = weights.vector()

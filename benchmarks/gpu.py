@@ -1,9 +1,9 @@
-"""How long whole runs take on a GPU, with random images that are there already.
+"""Time of whole runs on a GPU, with random images in GPU memory.
 
     python benchmarks/gpu.py [--repeat 3]
 
-Networks have fresh weights: the time is that of trained ones. The first run of a network also
-chooses convolution kernels and loads them; the fastest counts.
+The networks have fresh weights; trained ones take the same time. The fastest run counts, because
+the first run of a network also selects and loads convolution kernels.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from chita import zoo
 from chita.pruning.result import PruneResult
 from chita.zoo.training import initialise
 
-IMAGES = 256  # in memory, over and over again
+IMAGES = 256  # the number of images in memory, which repeat
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run, and the seconds that its solve and the whole may take."""
+    """A run, and the limits in seconds of its solve and of the whole run."""
 
     network: str
     size: int
@@ -68,7 +68,7 @@ CASES = [
 
 
 class RandomImages:
-    """The same images for as long as anyone asks, up to `count`."""
+    """Batches that repeat the same images, `count` images in total."""
 
     def __init__(self, case: Case, count: int) -> None:
         self.count = count

@@ -1,9 +1,9 @@
-"""How long the gradients of A take, against one plain forward and backward over the same images.
+"""Time of the per-sample gradients of A, relative to one forward and backward pass.
 
-Both are measured in turn in the same run, and the fastest of each counts. The plain pass includes
-the gradients of the weights, in batches of the size that suits it best. The time to write a matrix
-of the size of A once is given beside them: MLPNet is so small that this alone is far more than the
-plain pass.
+Both use the same images, run in turn, and the fastest run of each counts. The plain pass includes
+the gradients of the weights and uses its best batch size. The table also shows the time to write a
+matrix of the size of A once: MLPNet is so small that writing A takes far longer than the plain
+pass.
 
     python benchmarks/gradients.py
 """
@@ -60,7 +60,7 @@ def main() -> None:
 def measure(
     name: str, shape: tuple[int, ...], batch: int, device: torch.device
 ) -> dict[str, float]:
-    """The seconds of the plain pass, of writing A and of the gradients; the least of all turns."""
+    """Return the least seconds of the plain pass, of writing A and of the gradients."""
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(IMAGES, *shape, generator=generator).to(device)
     labels = torch.randint(10, (IMAGES,), generator=generator).to(device)
@@ -83,7 +83,7 @@ def measure(
 
 
 def plain_pass(model: nn.Module, images: Tensor, labels: Tensor, size: int) -> None:
-    """Forward and backward, weight gradients included."""
+    """Run forward and backward, including weight gradients."""
     for start in range(0, len(images), size):
         part = slice(start, start + size)
         loss = functional.cross_entropy(model(images[part]), labels[part])

@@ -1,10 +1,10 @@
-"""What the guard of method="auto" costs: the forward passes that choose, against the whole stage.
+"""Cost of the candidate search of method="auto": its forward passes relative to a whole stage.
 
-MLPNet that ships with chita, on its digits; and ResNet20, where the folder of checkpoints has it,
-on random images with the classes that it finds in them: how long a pass takes does not depend on
-what is in the pictures. `solve` has the solutions of all candidates, `guard` their losses. The
-first stage looks at every kind of form and costs more than the later ones; with few stages its
-share is larger than in a run of 60.
+The networks are the MLPNet that ships with chita, on its digits, and ResNet20, if the folder of
+checkpoints contains it, on random images with the classes that it predicts: the time of a pass does
+not depend on the images. `solve` is the time to solve for all candidates, `guard` the time to
+compute their losses. The first stage tries all kinds of candidates and takes longer than the later
+ones; with few stages its share is larger than in a run of 60 stages.
 
     python benchmarks/guard.py [--checkpoints DIR] [--device cuda] [--stages 8] [--samples 1000]
 """
@@ -24,16 +24,16 @@ from chita.files.checkpoint import load_checkpoint
 from chita.model.forward import evaluating
 from chita.paper.networks import CHECKPOINTS
 
-MOST = 0.5  # of a stage's time may go to the guard
+MOST = 0.5  # the largest accepted share of the stages' time
 SPARSITY = 0.9
-BATCH = 16  # m, so that the rows wanted have the data they need
-IMAGES = 200  # at a time
-DATA = BATCH * 2  # samples for each row: enough to hold some out
+BATCH = 16  # m, the samples averaged into a row of A
+IMAGES = 200  # the batch size of the random images
+DATA = BATCH * 2  # samples for each row of A, including held-out ones
 
 
 def main() -> None:
-    """Prune and print."""
-    parser = ArgumentParser(description="The guard's share of a stage.")
+    """Prune each network and print the times."""
+    parser = ArgumentParser(description="Share of the candidate search in the time of a stage.")
     parser.add_argument("--checkpoints", type=Path, help="folder with ResNet20's trained weights")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--stages", type=int, default=8)
@@ -59,7 +59,7 @@ def main() -> None:
         for row in (*rows, ("all", total.gradients, total.solve, total.guard)):
             print_row(name, *row)
         share = total.guard / (total.gradients + total.solve + total.guard)
-        print(f"{name}: the guard is {'within' if share <= MOST else 'ABOVE'} half of the stages")
+        print(f"{name}: the search takes {'at most' if share <= MOST else 'OVER'} half of the time")
 
 
 def print_row(name: str, stage: str, gradients: float, solve: float, guard: float) -> None:
@@ -70,7 +70,7 @@ def print_row(name: str, stage: str, gradients: float, solve: float, guard: floa
 def subjects(
     checkpoints: Path | None, rows: int, device: torch.device
 ) -> Iterator[tuple[str, nn.Module, Any]]:
-    """Each network's name, its trained model and batches to calibrate on."""
+    """Yield the name, the trained model and the calibration batches of each network."""
     mlpnet = zoo.get("mlpnet")
     assert mlpnet.embedded is not None
     digits = data.load(mlpnet.embedded.data).train
@@ -87,7 +87,7 @@ def subjects(
 
 @torch.no_grad()
 def random_images(model: nn.Module, count: int, device: torch.device) -> Any:
-    """Pictures of the size of CIFAR's and the classes that the model finds in them."""
+    """Return random images of the size of CIFAR's with the classes that the model predicts."""
     generator = torch.Generator().manual_seed(0)
     batches = []
     with evaluating(model):

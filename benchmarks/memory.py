@@ -1,9 +1,9 @@
-"""The promise of memory=: the peak of a whole run, seen from outside, against its budget.
+"""Peak memory of a whole run of chita.prune, relative to the budget memory=.
 
-A network with random weights is pruned on random images, which are drawn anew whenever they are
-read. The run is a process of its own, and its peak is what the system reports when it has ended.
-With --compare the same run is made without a budget, and the two pruned networks are held against
-each other.
+The script prunes a network with random weights on random images, which are drawn again each time
+they are read. The run is a process of its own, whose peak memory is that reported by the operating
+system. With --compare the script repeats the run without a budget and compares the two pruned
+networks.
 
     python benchmarks/memory.py resnet50 --samples 256 --memory 6GB --block-size 10000
     python benchmarks/memory.py mobilenetv1 --samples 1000 --memory 4GB
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Measure a run in another process, or be that process."""
+    """Measure a run in a child process; with --weights, do the run itself."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("network")
     parser.add_argument("--samples", type=int, default=256)
@@ -40,8 +40,8 @@ def main() -> None:
     parser.add_argument("--sparsity", type=float, default=0.9)
     parser.add_argument("--ridge", type=float, default=1e-2)
     parser.add_argument("--block-size", type=int)
-    parser.add_argument("--size", type=int, default=224, help="pixels on a side")
-    parser.add_argument("--compare", action="store_true", help="with a run without a budget")
+    parser.add_argument("--size", type=int, default=224, help="height and width of the images")
+    parser.add_argument("--compare", action="store_true", help="also run without a budget")
     parser.add_argument("--weights", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.weights is not None:
@@ -60,13 +60,13 @@ def main() -> None:
 
 
 def measure(arguments: list[str]) -> dict[str, Any]:
-    """What the run says of itself, and its peak and its seconds as seen from here."""
+    """Return the figures that the run prints, its peak memory and its seconds."""
     began = perf_counter()
     command = [sys.executable, __file__, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         lines = child.stdout.read().splitlines()
-        _, status, usage = os.wait4(child.pid, 0)  # this process is small, and adds nothing
+        _, status, usage = os.wait4(child.pid, 0)  # the usage of the child process only
         child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(child.returncode)
@@ -75,7 +75,7 @@ def measure(arguments: list[str]) -> dict[str, Any]:
 
 
 def report(record: dict[str, Any]) -> None:
-    """One line for each figure."""
+    """Print one line for each figure."""
     print(f"{record['network']}, n = {record['samples']}, memory={record['memory']}")
     print(f"  A                  {record['matrix'] / 1e9:8.2f} GB")
     print(f"  peak from outside  {record['peak'] / 1e9:8.2f} GB")
@@ -86,7 +86,7 @@ def report(record: dict[str, Any]) -> None:
 
 
 def prune(given: argparse.Namespace) -> None:
-    """The run itself; its figures go to standard output, the plan to standard error."""
+    """Prune; print the figures to standard output and the plan to standard error."""
     import torch
 
     import chita
@@ -125,7 +125,7 @@ def prune(given: argparse.Namespace) -> None:
 
 
 class Images:
-    """Random images and labels, one at a time, the same whenever they are read."""
+    """Random images and labels, in batches of one; every pass yields the same ones."""
 
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
@@ -140,7 +140,7 @@ class Images:
 
 
 def compare(one: Path, other: Path) -> None:
-    """How far the two pruned networks are apart."""
+    """Print how much the two pruned networks differ."""
     import torch
 
     first, second = (

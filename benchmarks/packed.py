@@ -1,11 +1,13 @@
-"""Packed files: how small they are, how fast, and what becomes of damaged ones.
+"""Packed files: their size, the speed of saving and loading, and the handling of damaged files.
 
-Sizes are those of all tensors of a network, against the dense safetensors file. The first bound is
-the entropy of the supports with float32 values as they are, and no header: what no code of the
-zeros alone can go below. Values go below it, because the exponents of weights are alike.
+Sizes include all tensors of a network and are relative to the dense safetensors file. The bound is
+the entropy of the supports plus uncompressed float32 values, without a header: a code that
+compresses only the zeros cannot be smaller. Packed files can be smaller because they also compress
+the exponents of the weights.
 
-Weights are those of the shared checkpoints if there are any, else random, as are batch norm's
-averages, so that nothing shrinks that would not in earnest; the smallest are set to zero.
+Weights are those of the shared checkpoints if they exist; otherwise they are random, and so are the
+statistics of batch norm, because constant tensors would compress too well. The smallest weights are
+set to zero.
 
     python benchmarks/packed.py [--damaged 10000]
 """
@@ -36,22 +38,22 @@ from chita.files.packed.write import pack
 from chita.model.weights import Weights
 
 SHARED = Path(__file__).parents[1] / "../shared/checkpoints"
-NETWORKS = (  # and their checkpoint, None for random weights
+NETWORKS = (  # the network and its checkpoint; None for random weights
     ("resnet20", "resnet20_cifar10"),
     ("resnet20", None),
     ("mobilenetv1", None),
     ("mobilenetv1-folded", "mobilenetv1_imagenet_folded"),
 )
 SPARSITIES = (0.0, 0.5, 0.9, 0.98)
-TURNS = 15  # of which the fastest counts: the machine may be busy
-SLOW = 5.0  # seconds that no small file may take
-MOST_TIMES = 8192  # bytes of tensors for each byte of file
+TURNS = 15  # the number of runs; the fastest counts, since the machine may be busy
+SLOW = 5.0  # the limit for reading a small file, in seconds
+MOST_TIMES = 8192  # the limit of tensor bytes for each byte of a file
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = ArgumentParser(description="Sizes, speed and damage of packed files.")
-    parser.add_argument("--damaged", type=int, default=10_000, help="files")
+    """Run the benchmark and print the results."""
+    parser = ArgumentParser(description="Size, speed and robustness of packed files.")
+    parser.add_argument("--damaged", type=int, default=10_000, help="number of damaged files")
     arguments = parser.parse_args()
     print("network                  sparsity   ratio   bound   save MB/s (CPU)  load MB/s (CPU)")
     for network, checkpoint in NETWORKS:
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 def measure(network: str, checkpoint: Path | None) -> None:
-    """A line for each sparsity: the ratio of the files, and dense megabytes a second."""
+    """Print a line for each sparsity: the ratio of the file sizes, and dense megabytes a second."""
     known = zoo.get(network)
     model = known.build()
     randomise(model)
@@ -87,7 +89,7 @@ def measure(network: str, checkpoint: Path | None) -> None:
 
 
 def randomise(model: nn.Module) -> None:
-    """Weights as they are drawn; all the rest, normal numbers."""
+    """Set all vectors to normal numbers; matrices and kernels keep their initial values."""
     generator = torch.Generator().manual_seed(0)
     for tensor in model.state_dict().values():
         if tensor.dim() == 1:
@@ -95,7 +97,7 @@ def randomise(model: nn.Module) -> None:
 
 
 def prune_smallest(weights: Weights, sparsity: float) -> None:
-    """Set this share of the weights to zero, the smallest of all layers."""
+    """Set this share of the weights to zero, the smallest over all layers."""
     vector = weights.vector()
     smallest = vector.abs().argsort()[: round(sparsity * weights.size)]
     vector[smallest] = 0.0
@@ -103,7 +105,7 @@ def prune_smallest(weights: Weights, sparsity: float) -> None:
 
 
 def bound(model: nn.Module, weights: Weights, sparsity: float) -> float:
-    """Bytes: the entropy of the supports, kept weights in four bytes, and all other tensors."""
+    """Return the bytes of the supports' entropy, of float32 kept weights and of other tensors."""
     shares = [share for share in (sparsity, 1 - sparsity) if share]
     entropy: float = -sum(share * math.log2(share) for share in shares)
     everything: int = sum(tensor.nbytes for tensor in model.state_dict().values())
@@ -112,7 +114,7 @@ def bound(model: nn.Module, weights: Weights, sparsity: float) -> float:
 
 
 def seconds(work: Callable[[], object]) -> tuple[float, float]:
-    """The least time by the clock, and of the processor, of several turns."""
+    """Return the least wall-clock time and the least CPU time of several runs."""
     walls, processors = [], []
     for _ in range(TURNS):
         began, began_cpu = perf_counter(), process_time()
@@ -123,7 +125,7 @@ def seconds(work: Callable[[], object]) -> tuple[float, float]:
 
 
 def damage(files: int) -> None:
-    """Read damaged files and count what comes of it; all but two outcomes are faults."""
+    """Read damaged files and count the outcomes; exit with an error if any is a fault."""
     generator = torch.Generator().manual_seed(0)
     state = {
         "dense.weight": torch.randn(8, 9, generator=generator),
@@ -147,11 +149,14 @@ def damage(files: int) -> None:
     for name, count in sorted(outcomes.items()):
         print(f"{count:7d}  {name}")
     if slowest > SLOW or any("FAULT" in name for name in outcomes):
-        raise SystemExit("a damaged file was not answered as it should be")
+        raise SystemExit("a damaged file was not handled correctly")
 
 
 def outcome(content: bytes, state: Mapping[str, Tensor], *, forged: bool) -> str:
-    """Refused, or read as it was; a file forged with the right digest may hold other tensors."""
+    """Return the outcome: refused, read as it was, or a fault.
+
+    A file forged with a valid digest may contain other tensors.
+    """
     try:
         _, tensors = unpack(content)
     except ChitaError:
@@ -171,7 +176,7 @@ def outcome(content: bytes, state: Mapping[str, Tensor], *, forged: bool) -> str
 
 
 def flip_bits(content: bytes, draw: random.Random) -> bytes:
-    """One to four bits anywhere."""
+    """Flip one to four random bits."""
     damaged = bytearray(content)
     for _ in range(draw.randint(1, 4)):
         damaged[draw.randrange(len(damaged))] ^= 1 << draw.randrange(8)
@@ -179,12 +184,12 @@ def flip_bits(content: bytes, draw: random.Random) -> bytes:
 
 
 def cut(content: bytes, draw: random.Random) -> bytes:
-    """The beginning only."""
+    """Return a random prefix."""
     return content[: draw.randrange(len(content))]
 
 
 def shift(content: bytes, draw: random.Random) -> bytes:
-    """Some bytes are lost, put in or doubled."""
+    """Remove, insert or repeat some bytes."""
     start, length = draw.randrange(len(content)), draw.randint(1, 64)
     new = draw.choice(
         (b"", draw.randbytes(draw.randint(1, 64)), content[start : start + length] * 2)
@@ -193,14 +198,14 @@ def shift(content: bytes, draw: random.Random) -> bytes:
 
 
 def edit_header(content: bytes, draw: random.Random) -> bytes:
-    """The header says something else, and has the length it says."""
+    """Change the header and adjust its stated length."""
     length = int.from_bytes(content[:8], "little")
     text = edit_json(content[8 : 8 + length].decode(), draw).encode()
     return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def forge(content: bytes, draw: random.Random) -> bytes:
-    """Any part is changed, and the digest made to agree."""
+    """Change a part and compute a matching digest."""
     found = take_apart(content)
     parts = [bytes(found.directory), bytes(found.supports), bytes(found.values)]
     target = draw.randrange(3)
@@ -213,7 +218,7 @@ def forge(content: bytes, draw: random.Random) -> bytes:
 
 
 def edit_json(text: str, draw: random.Random) -> str:
-    """A number, a string or a character is another one."""
+    """Replace a random number, string or character."""
     token = draw.choice((r"\d+", r'"[^"]*"', r"."))
     match = draw.choice(list(re.finditer(token, text)))
     near = str(draw.randrange(2000))

@@ -1,7 +1,8 @@
-"""N:M on ResNet20 and CIFAR-10: CHITA++ against the largest weights of each group and OBD's.
+"""N:M pruning of ResNet20 on CIFAR-10: CHITA++ compared with magnitude and OBD.
 
-Accuracy on the test set, how far it is below dense, and the weights that every group keeps, counted
-from the masks. `--augment` calibrates on images shifted and mirrored as in training.
+The script prints the test accuracy, its difference to the dense network, and the number of weights
+that each group keeps, counted from the masks. `--augment` calibrates on images shifted and mirrored
+as in training.
 
     python benchmarks/patterns.py --checkpoints FOLDER --device cuda --hold 0.4
     python benchmarks/patterns.py --checkpoints FOLDER --device cuda --pattern 1:4 \
@@ -26,17 +27,17 @@ from chita.paper.networks import Subject, find_subjects
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the results."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the networks")
+    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the checkpoints")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--pattern", nargs="+", default=["2:4", "1:4"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--stages", type=int, default=60)
     parser.add_argument("--hold", type=float, default=0.0)
-    parser.add_argument("--ridge", type=float, help="lambda; chosen on held-out samples by default")
+    parser.add_argument("--ridge", type=float, help="lambda; default: chosen on held-out samples")
     parser.add_argument("--augment", action="store_true")
-    parser.add_argument("--out", type=Path, help="a file for lines of JSON")
+    parser.add_argument("--out", type=Path, help="JSON Lines file to append results to")
     given = parser.parse_args()
     cache = Path(gettempdir()) / "chita-patterns"
     cache.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ def main() -> None:
     for row in rows(subject, methods, given.pattern, given.seeds, augment=given.augment):
         print(
             f"{row['pattern']} {row['method']}, seed {row['seed']}: {row['accuracy']:.2f} %, "
-            f"{row['dense'] - row['accuracy']:.2f} below dense; groups that keep so many: "
+            f"{row['dense'] - row['accuracy']:.2f} below dense; groups by kept weights: "
             f"{row['groups']}; {row['seconds']:.0f} s",
             flush=True,
         )
@@ -74,7 +75,7 @@ def rows(
     *,
     augment: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Every pattern, seed and method."""
+    """Yield a row for every pattern, seed and method."""
     for pattern in patterns:
         for seed in range(seeds):
             for name, arguments in methods.items():
@@ -103,7 +104,7 @@ def rows(
 
 
 def calibration(subject: Subject, seed: int, *, augment: bool) -> data.Batches:
-    """The training set in an order drawn from the seed, each time with other shifts if asked."""
+    """Return the training set in random order, augmented anew in each pass if requested."""
     if not augment:
         return subject.calibration(seed)
     return data.Batches(

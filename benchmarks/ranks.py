@@ -1,11 +1,11 @@
-"""ResNet20 on 1, 2 and 4 gloo ranks: the same weights, and memory that falls as 1/N.
+"""ResNet20 on 1, 2 and 4 gloo ranks: check equal weights and memory proportional to 1/N.
 
     python benchmarks/ranks.py --checkpoint resnet20_cifar10.safetensors
 
-CIFAR-10 is taken from the cache (`chita data get cifar10`). For each method the table compares N
-ranks with one: weights in one support and not in the other, the largest difference on the common
-support, the objectives, and what the resident memory of a rank grew by while A was made (A, what is
-exchanged, activations), beside A / N.
+CIFAR-10 comes from the cache (`chita data get cifar10`). For each method the table compares N ranks
+with one: the number of weights in only one of the supports, the largest difference on the common
+support, the objectives, and the growth of a rank's resident memory while it computes A (A, the
+exchanged data, activations), relative to A / N.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ METHODS = {"chita-bso": 1e-5, "chita-cd": 1e-3}
 
 
 def resident() -> int:
-    """The most that this process has held in memory so far, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def measured_gradients(*args: Any, **keywords: Any) -> Any:
-    """gradient_matrix, with a note of what it added to the most memory held so far."""
+    """Call gradient_matrix and store by how much it raised the peak memory."""
     before = resident()
     found = gradient_matrix(*args, **keywords)
     measured_gradients.grown = resident() - before  # type: ignore[attr-defined]

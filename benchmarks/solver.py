@@ -1,11 +1,10 @@
-"""How long the parts of the optimiser take, against the least that each has to do.
+"""Time of the parts of the solver, relative to lower bounds.
 
-Every part and its bound are measured in turn in the same run, and the fastest of each counts, so
-that the ratios hold on any machine. A is that of ResNet20 at 90 % sparsity, its gradients taken
-with random images; the last item is the whole solver on a random n x 200,000 array.
+Every part and its bound run in turn, and the fastest run of each counts, so that the ratios are
+comparable between machines. A contains gradients of ResNet20 on random images, and the sparsity is
+90 %. The last item is the whole solver on a random n x 200,000 array.
 
-A pass over a matrix is one product of it with a vector, the matrix lying in memory column by
-column.
+A pass over a matrix is one product of the matrix, stored by columns, with a vector.
 
     python benchmarks/solver.py [--rows 1000] [--repeat 5]
 """
@@ -39,14 +38,14 @@ from chita.zoo import NETWORKS
 CHECKPOINT = Path(__file__).parents[1] / "../shared/checkpoints/resnet20_cifar10.safetensors"
 LAMBDA = 1e-3
 SPARSITY = 0.9
-WIDTH = 200_000  # columns of the array that the whole solver is given
+WIDTH = 200_000  # the number of columns of the array for the whole solver
 
 Task = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A part of the optimiser, the work that bounds it, and the ratio to stay within."""
+    """A part of the solver, the work that bounds it, and the largest accepted ratio."""
 
     name: str
     task: Task
@@ -67,9 +66,9 @@ class CountedPath(StepPath):
 
 def main() -> None:
     """Measure every item and print a table."""
-    parser = ArgumentParser(description="The parts of the optimiser against their bounds.")
-    parser.add_argument("--rows", type=int, default=1000, help="n, the rows of A")
-    parser.add_argument("--repeat", type=int, default=5, help="turns, of which the fastest counts")
+    parser = ArgumentParser(description="Time of the parts of the solver relative to lower bounds.")
+    parser.add_argument("--rows", type=int, default=1000, help="n, the number of rows of A")
+    parser.add_argument("--repeat", type=int, default=5, help="number of runs; the fastest counts")
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     table = Table(title=f"n = {arguments.rows} on {device}, {torch.get_num_threads()} threads")
@@ -91,7 +90,7 @@ def main() -> None:
 
 
 def items(rows: int, device: torch.device) -> Iterator[Item]:
-    """The items one after the other; each matrix is freed before the next is made."""
+    """Yield the items; each matrix is freed before the next one is created."""
     problem = resnet20_problem(rows, device)
     yield from parts(problem, problem.start(int((1 - SPARSITY) * problem.matrix.p)))
     del problem
@@ -99,7 +98,7 @@ def items(rows: int, device: torch.device) -> Iterator[Item]:
 
 
 def resnet20_problem(rows: int, device: torch.device) -> Problem:
-    """Problem (main-problem) on the gradients of ResNet20: the trained one where it is at hand."""
+    """Return problem (main-problem) for ResNet20, trained if the checkpoint exists."""
     generator = torch.Generator().manual_seed(0)
     network = NETWORKS["resnet20"]
     with torch.random.fork_rng():
@@ -116,7 +115,7 @@ def resnet20_problem(rows: int, device: torch.device) -> Problem:
 
 
 def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
-    """Backsolve, CD sweep and IHT iteration from the magnitude solution x."""
+    """Yield the backsolve, the CD sweep and the IHT iteration, starting from x = P_k(w0)."""
     matrix, kept = problem.matrix, problem.matrix.columns(x.support).whole()
     d_S, rho = (x.w - problem.w0)[x.support], x.rho
     yield Item(
@@ -149,12 +148,12 @@ def parts(problem: Problem, x: Iterate) -> Iterator[Item]:
 
 
 def forgetful(problem: Problem) -> Problem:
-    """The same problem on a matrix that remembers no Gram product."""
+    """Return the same problem with a matrix that has no cached Gram product."""
     return replace(problem, matrix=HeldMatrix(problem.matrix.whole()))
 
 
 def whole(rows: int, device: torch.device) -> Item:
-    """chita.solve with its defaults on an n x p array."""
+    """Return the item that runs chita.solve with default options on an n x p array."""
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(rows, WIDTH, generator=generator).mul_(0.01).to(device)
     w0 = torch.randn(WIDTH, generator=generator).mul_(0.05).to(device)
@@ -175,7 +174,7 @@ def whole(rows: int, device: torch.device) -> Item:
 
 
 def measure(item: Item, repeat: int, device: torch.device) -> tuple[float, float]:
-    """The seconds of the task and of its bound, taken in turn; the least of all turns."""
+    """Return the least seconds of the task and of its bound, which run in turn."""
     pairs = [(timed(item.task, device)[1], timed(item.bound, device)[1]) for _ in range(repeat)]
     return min(task for task, _ in pairs), min(bound for _, bound in pairs)
 

@@ -1,10 +1,11 @@
-"""What zeros are worth on a CPU: `chita.accelerate` against dense, and from which sparsity it pays.
+"""Speedup of `chita.accelerate` over the dense model on a CPU, and its break-even sparsity.
 
-MLPNet, trained, as it ships, and an MLP 784-1024-1024-10 with random weights, both pruned by
-magnitude. Each sparsity and batch size is measured alone: the layers are chosen, then the whole
-model is timed against dense in turns. Where no layer gains, the model is the dense one, and a dash
-is shown. "Least" is the gain by the least times, which a busy machine disturbs least. The
-break-even is the sparsity from which on the whole model beats dense.
+The networks are the trained MLPNet that ships with chita and an MLP 784-1024-1024-10 with random
+weights, both pruned by magnitude. For each sparsity and batch size the script chooses the layer
+forms, then times the whole model and the dense model in turn. A dash means that no layer is faster
+and the model stays dense. "least" is the ratio of the least times, which depends least on the load
+of the machine. The break-even is the sparsity from which the whole model is faster than the dense
+one.
 
     OMP_NUM_THREADS=2 python benchmarks/speed.py [--sparsity 0.98] [--batch 256] [--out speed.json]
 """
@@ -33,7 +34,7 @@ BATCHES = (1, 32, 256)
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the results."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sparsity", type=float, nargs="+", default=SPARSITIES)
     parser.add_argument("--batch", type=int, nargs="+", default=BATCHES)
@@ -58,7 +59,7 @@ def main() -> None:
 
 
 def perceptron() -> nn.Module:
-    """An MLP with two layers of 1024."""
+    """Return an MLP with two hidden layers of 1024 units and random weights."""
     model = nn.Sequential(
         nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
     )
@@ -68,7 +69,7 @@ def perceptron() -> nn.Module:
 
 @torch.no_grad()
 def measure(model: nn.Module, x: torch.Tensor, sparsity: float) -> dict[str, Any]:
-    """One sparsity at one batch size."""
+    """Measure one sparsity at one batch size."""
     pruned = chita.prune(
         model, [], sparsity=sparsity, method="magnitude", inplace=False, progress=False
     ).model
@@ -88,16 +89,16 @@ def measure(model: nn.Module, x: torch.Tensor, sparsity: float) -> dict[str, Any
 
 
 def break_even(rows: list[dict[str, Any]]) -> str:
-    """The least sparsity from which on the model gains at all that were measured."""
+    """Return the least measured sparsity from which the model is always faster than dense."""
     gaining = [row["gains"] for row in rows]
     from_here = [row["sparsity"] for i, row in enumerate(rows) if all(gaining[i:])]
-    return f"{from_here[0]:g}" if from_here else "none: nothing gains"
+    return f"{from_here[0]:g}" if from_here else "none: never faster"
 
 
 def describe(row: dict[str, Any]) -> str:
     start = f"  {row['sparsity']:.2f}  dense {row['dense_ms']:8.4f} ms"
     if row["gain"] is None:
-        return f"{start}         -     no layer gains"
+        return f"{start}         -     no layer is faster"
     low, median, high = row["gain"]
     layers = ", ".join(f"{name}: {form}" for name, form in row["layers"].items())
     gain = f"{median:6.2f} times ({low:.2f} to {high:.2f}), least {row['least_gain']:.2f}"

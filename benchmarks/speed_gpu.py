@@ -1,15 +1,17 @@
-"""2:4 against dense on a GPU: a Linear layer in half precision, on every backend PyTorch has.
+"""2:4 sparsity compared with dense on a GPU: a Linear layer in half precision, on all backends.
 
-One weight, of which the two largest of each four are kept, serves all: dense it is multiplied with
-its zeros. The backends are cuSPARSELt, as it comes, with the transposition of the result inside its
-kernel and with the algorithm its own search finds; and CUTLASS. "row-major" adds the copy that
-brings a result in another layout into that of dense; it is what a next layer may cost.
-Times are those of CUDA events around a few calls, in turns; the median and the quartiles are shown,
-and the gain turn by turn. Errors are those of the outputs against a float32 product.
+All backends use the same weight, which keeps the two largest of each group of four; the dense layer
+multiplies with the zeros. The backends are CUTLASS and cuSPARSELt: with default options, with the
+transposition of the result fused into the kernel, and with the algorithm found by its own search.
+"row-major" includes a copy of the result into the layout of the dense one, which the next layer may
+need. Times come from CUDA events around a few calls; all backends run in each turn. The script
+prints the median and the quartiles of the times and of the speedups in each turn. Errors are those
+of the outputs relative to a float32 product.
 
     python benchmarks/speed_gpu.py [--out speed_gpu.json] [--turns 30]
 
-It needs PyTorch alone. Where chita can be imported, what `chita.accelerate` chooses is shown too.
+The script needs only PyTorch. If chita is installed, it also prints the choice of
+`chita.accelerate`.
 """
 
 from __future__ import annotations
@@ -39,22 +41,22 @@ CASES = [  # tokens, inputs, outputs
     (16, 8192, 8192),
 ]
 WARM_UP = 10
-CALLS = 5  # in a turn
-CHECKED = 256  # tokens whose outputs are compared
+CALLS = 5  # the number of calls in a turn
+CHECKED = 256  # the number of tokens whose outputs are compared
 
 Way = Callable[[], Tensor]
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the benchmark and print the results."""
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--dtype", choices=["bfloat16", "float16"], default="bfloat16")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
-        raise SystemExit("there is no GPU")
-    warnings.simplefilter("ignore", UserWarning)  # that 2:4 tensors are a prototype
+        raise SystemExit("no GPU found")
+    warnings.simplefilter("ignore", UserWarning)  # 2:4 tensors warn that they are a prototype
     dtype = getattr(torch, arguments.dtype)
     name = torch.cuda.get_device_name()
     backend = torch.backends.cusparselt
@@ -69,7 +71,7 @@ def main() -> None:
 
 @torch.no_grad()
 def measure(tokens: int, inputs: int, outputs: int, dtype: torch.dtype, turns: int) -> Any:
-    """One size on all backends."""
+    """Measure one size on all backends."""
     draw = torch.Generator("cuda").manual_seed(0)
     options: dict[str, Any] = {"device": "cuda", "dtype": dtype, "generator": draw}
     x = torch.randn(tokens, inputs, **options)
@@ -117,7 +119,7 @@ def measure(tokens: int, inputs: int, outputs: int, dtype: torch.dtype, turns: i
 
 
 def backends(weight: Tensor, x: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """How to make the 2:4 weight for each backend."""
+    """Return a function for each backend that creates its 2:4 weight."""
 
     def plain() -> Tensor:
         return to_sparse_semi_structured(weight)
@@ -150,7 +152,7 @@ def backends(weight: Tensor, x: Tensor) -> dict[str, Callable[[], Tensor]]:
 
 @contextmanager
 def switched(flag: str) -> Iterator[None]:
-    """A class-wide switch of PyTorch's 2:4 tensors, on for a while."""
+    """Set a class attribute of PyTorch's 2:4 tensors to True, temporarily."""
     before = getattr(SparseSemiStructuredTensor, flag)
     setattr(SparseSemiStructuredTensor, flag, True)
     try:
@@ -160,7 +162,7 @@ def switched(flag: str) -> Iterator[None]:
 
 
 def two_of_four(weight: Tensor) -> Tensor:
-    """The two largest of each four neighbours in a row; the others are zero."""
+    """Keep the two largest of each four neighbours in a row; set the others to zero."""
     groups = weight.view(-1, 4)
     kept = groups.abs().topk(2, dim=1).indices
     return torch.zeros_like(groups).scatter(1, kept, groups.gather(1, kept)).view_as(weight)
@@ -175,12 +177,12 @@ def row_major(way: Way) -> Way:
 
 
 def error_of(found: Tensor, exact: Tensor) -> float:
-    """The root mean square error, in units of the outputs."""
+    """Return the root mean square error relative to that of the outputs."""
     return float((found.float() - exact).norm() / exact.norm())
 
 
 def in_turns(ways: dict[str, Way], turns: int) -> dict[str, list[float]]:
-    """Seconds of a call, a figure for each turn, all ways in each turn."""
+    """Return the seconds of a call in each turn; every turn runs all ways."""
     for way in ways.values():
         for _ in range(WARM_UP):
             way()
@@ -201,7 +203,7 @@ def in_turns(ways: dict[str, Way], turns: int) -> dict[str, list[float]]:
 
 @torch.no_grad()
 def through_chita(dtype: torch.dtype) -> None:
-    """What `chita.accelerate` makes of the same layer."""
+    """Print what `chita.accelerate` chooses for the same layer."""
     try:
         import chita
     except ImportError as error:

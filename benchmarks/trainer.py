@@ -1,11 +1,11 @@
-"""What the trainer of `chita gradual` adds to a plain training loop: hooks, masks, notes, files.
+"""Overhead of the trainer of `chita gradual` over a plain training loop: hooks, masks, files.
 
     python benchmarks/trainer.py
 
-ResNet20 on random images of CIFAR-10's size. Both augment, test after each epoch and set the rate
-at each step; the trainer is in its last stretch, with a mask and nothing to prune. Epochs of the
-two take turns, and what counts is the time on the processor, on one thread: then other programs on
-the machine hardly matter. The fastest epoch of each is told.
+Both loops train ResNet20 on random images of CIFAR-10's size. Both augment the images, test after
+each epoch and set the learning rate at each step; the trainer has finished pruning and only applies
+its mask. Epochs of the two loops alternate. The script compares the CPU time of the fastest epochs
+on one thread, which depends little on other programs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def random_images(count: int) -> ImageData:
 
 
 def plain_loop(splits: Splits) -> Callable[[], None]:
-    """An epoch as one would write it without this package's trainer."""
+    """Return a function that runs an epoch of a plain training loop."""
     model = zoo.get("resnet20").build()
     train = Batches(splits.train, BATCH, shuffle=True, augment=pad_crop_flip)
     test = Batches(splits.test, 4 * BATCH)
@@ -60,7 +60,7 @@ def plain_loop(splits: Splits) -> Callable[[], None]:
 
 
 def trainer(splits: Splits, epochs: int, folder: Path) -> Callable[[], None]:
-    """An epoch of the trainer after its only pruning step."""
+    """Return a function that runs an epoch of the trainer after its only pruning step."""
     network = zoo.get("resnet20")
     training = Training(
         network.build(),

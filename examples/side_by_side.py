@@ -1,4 +1,4 @@
-"""What the examples share: their options, and two methods that prune the same network."""
+"""Code shared by the examples: their options, and pruning one network by two methods."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import chita
 
 
 def options(description: str, samples: str) -> argparse.ArgumentParser:
-    """A parser with the options that both examples have; `samples` says what these are."""
+    """Return a parser with the options of both examples; `samples` is a noun for help texts."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--sparsity", type=float, default=0.5)
-    parser.add_argument("--batch", type=int, default=16, help=f"{samples} in a row of A")
-    parser.add_argument("--include", help="glob of the parameters to prune; all layers by default")
-    parser.add_argument("--stages", type=int, help="the method's own number by default")
+    parser.add_argument("--batch", type=int, default=16, help=f"{samples} averaged into a row of A")
+    parser.add_argument("--include", help="glob of the parameters to prune; default: all layers")
+    parser.add_argument("--stages", type=int, help="number of stages; default: that of the method")
     return parser
 
 
 def pruned(
     dense: nn.Module, samples: Sequence[Any], loss: str, given: argparse.Namespace
 ) -> Iterator[tuple[str, chita.PruneResult]]:
-    """Copies of `dense` pruned by magnitude and by chita's default method, by name."""
+    """Yield a name and a copy of `dense` pruned by magnitude, then by chita's default method."""
     ways: dict[str, dict[str, Any]] = {
         "magnitude": {"method": "magnitude"},
         "chita.prune": {"batch": given.batch, "stages": given.stages},

@@ -55,20 +55,6 @@ def test_blocks_that_talk_need_blocks_and_a_method_of_the_papers_own(
     assert PruneConfig(sparsity=0.5, block_size=10, block_sweeps=1).block_sweeps == 1
 
 
-def test_auto_tries_blocks_where_there_are_many_weights() -> None:
-    """In a pattern they are solved one by one: only where all columns at once are too many."""
-    few, many, most = 10_000, 200_000, 2_000_000
-    free, patterned = PruneConfig(0.5), PruneConfig(0.5, pattern="2:4")
-    sizes = {
-        (name, p): [size for size, _ in config.forms(1000, p).blocks]
-        for name, config in (("free", free), ("2:4", patterned))
-        for p in (few, many, most)
-    }
-    assert sizes["free", few] == sizes["2:4", few] == sizes["2:4", many] == [None]
-    assert sizes["free", many] == [None, 2000, 2000]
-    assert sizes["free", most] == sizes["2:4", most] == [2000, 2000]
-
-
 def test_methods_are_resolved_with_their_solver() -> None:
     assert PruneConfig(sparsity=0.5).resolve_method().name == "auto"
     cd = PruneConfig(sparsity=0.5, method="chita++", solver="cd").resolve_method()

@@ -118,7 +118,7 @@ def test_a_given_form_is_kept_to() -> None:
     fixed: dict[str, Any] = {"metric": "lamp", "first_order": False, "block_size": 20, "ridge": 0.1}
     result = prune(tiny(), cut(points(40), 8), sparsity=0.8, **fixed)
     for row in result.stages:
-        assert {name: getattr(row, name) for name in fixed} == fixed
+        assert {name: row.to_dict()[name] for name in fixed} == fixed
         assert len(row.candidates) == 3  # the whole way, half of it, none
 
 

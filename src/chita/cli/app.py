@@ -33,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-data_app = typer.Typer(help="The data sets of the paper.", no_args_is_help=True)
+data_app = typer.Typer(help="Download data sets.", no_args_is_help=True)
 app.add_typer(data_app, name="data")
 data_app.command("get")(get_command)
 app.command("train")(train_command)
@@ -50,17 +50,17 @@ app.command("speed")(speed_command)
 app.command("report")(report_command)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         show(f"chita {metadata.version('chita')}")
         raise typer.Exit
 
 
 @app.callback()
 def setup(
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what is done.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each step.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Say it.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
     ] = False,
 ) -> None:
     """Prune trained neural networks by combinatorial optimisation."""
@@ -70,12 +70,12 @@ def setup(
 
 
 def main() -> None:
-    """Run the command line; a user's error is one line, not a traceback."""
+    """Run the command line; a ChitaError is shown as one line without a traceback."""
     try:
         app()
     except ChitaError as error:
         message = f"[bold red]error:[/] {escape(str(error))}"
         Console(stderr=True).print(message, soft_wrap=True, highlight=False)
         sys.exit(1)
-    finally:  # one more Ctrl-C ends what Python still tidies up, without a traceback
+    finally:  # another Ctrl-C during Python's cleanup ends the process without a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)

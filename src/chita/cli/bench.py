@@ -31,17 +31,17 @@ from chita.report.figures import new_figure
 from chita.report.page.views import OLD_NAMES
 
 SEEDS, QUICK_SEEDS = 5, 1
-TRAINING_SEEDS = 3  # where each cell is a training of many epochs
+TRAINING_SEEDS = 3  # for benchmarks whose cells are trainings of many epochs
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A benchmark as the paper has it, and one that ends in a minute or two.
+    """A benchmark in the size of the paper, and one that takes a minute or two.
 
     Attributes:
-        full: on the paper's networks.
-        quick: on the embedded network.
-        seeds: how many the full one averages over by default.
+        full: the benchmark on the paper's networks.
+        quick: the benchmark on the embedded network.
+        seeds: the default number of seeds of the full benchmark.
     """
 
     full: Benchmark
@@ -87,34 +87,34 @@ def bench_command(
     ] = Path("runs/bench"),
     checkpoints: Annotated[
         Path | None,
-        typer.Option(help="Folder of the paper's checkpoints; the embedded MLPNet by default."),
+        typer.Option(help="Folder of the paper's checkpoints; by default the embedded MLPNet."),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="5 by default, 3 for gradual, 1 with --quick."),
+        typer.Option(min=1, help="Number of seeds: by default 5, 3 for gradual, 1 with --quick."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The embedded MLPNet, in a minute or two.")
+        bool, typer.Option("--quick", help="Use the embedded MLPNet, in a minute or two.")
     ] = False,
     device: Annotated[
         str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
     ] = None,
     imagenet: Annotated[
         Path | None,
-        typer.Option(help="ImageNet (train/ and val/): runs the networks that need it."),
+        typer.Option(help="Folder of ImageNet (train/ and val/), for the networks that need it."),
     ] = None,
     imports: Imports = None,
 ) -> None:
-    """Make a table or figure of the paper again; what is done already is kept under OUT."""
+    """Reproduce a table or figure of the paper; finished cells in OUT are reused."""
     name = OLD_NAMES.get(name, name)
     if name not in BENCHMARKS:
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
     prepare_folder(out)
-    new_figure()  # what is missing to draw shows before the work
+    new_figure()  # a missing matplotlib raises an error before the work
     place = pick_device(device)
     if quick and not (checkpoints is None and imagenet is None):
         raise ChitaError(
-            "--quick runs on the network that ships: leave out --checkpoints and --imagenet"
+            "--quick runs on the embedded network: leave out --checkpoints and --imagenet"
         )
     subjects = find_subjects(checkpoints, device=place, out=out, imagenet=imagenet)
     bench = Bench(subjects, seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds))

@@ -15,8 +15,8 @@ from chita.report.progress import step_bar
 def get_command(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(SOURCES)}.")],
 ) -> None:
-    """Find or download a data set, check it, and say where it is."""
+    """Find or download a data set, check it, and print its folder."""
     with step_bar(f"fetching {name}") as progress:
         where = data.get(name, progress=progress)
-    data.load(name)  # files that were here before may be damaged
+    data.load(name)  # checks existing files, which may be damaged
     show(f"{name} is in {where}")

@@ -16,7 +16,7 @@ from chita.zoo.trained import find_trained, open_trained, random_images
 def export_command(
     source: Source,
     out: Annotated[
-        Path, typer.Argument(help="The file, which ends in .onnx, in a folder that is there.")
+        Path, typer.Argument(help="The file, which must end in .onnx, in an existing folder.")
     ],
     network: SourceNetwork = None,
 ) -> None:

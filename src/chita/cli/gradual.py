@@ -39,28 +39,28 @@ def gradual_command(
     method: Annotated[
         str, typer.Option(help=f"One of {', '.join(METHODS)}; or dense, with --sparsity 0.")
     ] = "chita-bso",
-    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="By default those of the recipe.")] = None,
     recipe_file: Annotated[
-        Path | None, typer.Option("--recipe", help="YAML; that of the network by default.")
+        Path | None, typer.Option("--recipe", help="YAML file; by default that of the network.")
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Trained weights to start from; those that ship with chita by default."),
+        typer.Option(help="Trained weights to start from; by default those that ship with chita."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and its history.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the last finished epoch found in OUT.")
+        bool, typer.Option("--resume", help="Continue after the last finished epoch in OUT.")
     ] = False,
     seed: Seed = 0,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a network until it is sparse: pruning steps with SGD between them, or a rival's way."""
+    """Train a sparse network: pruning steps with SGD between them, or another method."""
     known = zoo.get(network)
     recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     fresh = _starts_fresh(method, checkpoint)
-    recipe.schedule(sparsity)  # a wrong sparsity shows before data are fetched
+    recipe.schedule(sparsity)  # a wrong sparsity raises an error before data are fetched
     with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
         trained = open_with_data(
             known,
@@ -88,7 +88,7 @@ def gradual_command(
                 resume=resume,
                 progress=progress if ranks.rank == 0 else None,
             )
-        if ranks.rank > 0:  # rank 0 speaks for all
+        if ranks.rank > 0:  # only rank 0 writes the results
             return
     config = {
         "network": network,
@@ -113,7 +113,7 @@ def gradual_command(
 
 
 def _starts_fresh(method: str, checkpoint: Path | None) -> bool:
-    """Whether the method trains from weights as they are drawn."""
+    """Return whether the method trains from fresh, random weights."""
     fresh = get_method(method).from_scratch
     if fresh and checkpoint is not None:
         raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
@@ -130,7 +130,7 @@ def _write(
     config: Mapping[str, Any],
     record: Mapping[str, Any],
 ) -> None:
-    """The model, its masks, the configuration, the result, and the history with its figure."""
+    """Write the model, its masks, the configuration, the result and the history with a figure."""
     weights = Weights(model, network.prunable)
     masks = weights.split(weights.vector() != 0)
     write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
@@ -138,7 +138,7 @@ def _write(
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
     try:
         draw_history(out / "history.png", history.rows, title=title)
-    except ChitaError as error:  # the training is worth more than its figure
+    except ChitaError as error:  # a missing figure must not lose the training
         logger.warning("history.png is not drawn: %s", error)
 
 

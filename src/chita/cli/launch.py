@@ -1,4 +1,4 @@
-"""Start a command on its device, on the ranks that torchrun started, if any."""
+"""Start a command: its device, the ranks that torchrun started, and its network and data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chita.zoo.trained import Trained, open_trained
 
 
 def pick_device(name: str | None) -> torch.device:
-    """The device called `name`, tried out; a GPU if there is one by default."""
+    """Return the device `name` after testing it; by default a GPU if available."""
     try:
         place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=place).item()
@@ -34,13 +34,12 @@ def pick_device(name: str | None) -> torch.device:
 
 @contextmanager
 def launched(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
-    """The ranks, and the device that this one runs on.
+    """Join the ranks; yields them and the device of this rank.
 
-    Ranks take a GPU each, and talk by NCCL, if there are enough; those that share a GPU or have
-    none talk by gloo.
+    Each rank uses its own GPU and NCCL if there are enough GPUs; otherwise ranks use gloo.
 
     Args:
-        device: such as "cpu" or "cuda"; a GPU if there is one by default.
+        device: such as "cpu" or "cuda"; by default a GPU if available.
     """
     place = pick_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
@@ -61,9 +60,9 @@ def launched(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
 
 
 def first_rank_first(ranks: Ranks, make: Callable[[], Made]) -> Made:
-    """What each rank makes, rank 0 before all others, who find what it has fetched."""
+    """Call `make` on each rank, on rank 0 first, so that the others find the files it fetched."""
     made = make() if ranks.rank == 0 else None
-    ranks.total(0)  # the others wait here, and hear if it failed
+    ranks.total(0)  # the others wait for rank 0, and raise its error
     return make() if made is None else made
 
 
@@ -101,19 +100,19 @@ def open_with_data(
 def resumable(
     kind: type[ResumableRun[Any]], out: Path | None, *, resume: bool, device: str | None
 ) -> Iterator[tuple[Ranks, torch.device]]:
-    """`launched`, for a command that keeps its run in a folder.
+    """Run `launched` for a command that stores its run in a folder.
 
-    An interruption ends it with a line that says how to go on.
+    An interruption ends the command with a line about how to resume it.
 
     Args:
-        kind: the file that the run is kept in.
-        out: the folder; None keeps nothing.
-        resume: whether to go on with the run found there.
-        device: of `launched`.
+        kind: the type of the file that stores the run.
+        out: the folder; None stores nothing.
+        resume: whether to continue the run in the folder.
+        device: see `launched`.
     """
     try:
         with launched(device) as (ranks, place):
-            if ranks.rank == 0:  # the others may find a file that goes away while they read it
+            if ranks.rank == 0:  # the others might read a file while it is deleted
                 _check_out(kind, out, resume=resume)
             yield ranks, place
     except KeyboardInterrupt:
@@ -124,9 +123,9 @@ def resumable(
 
 
 def _check_out(kind: type[ResumableRun[Any]], out: Path | None, *, resume: bool) -> None:
-    """The folder can be written to, and no work in it would be lost: told before any is done."""
+    """Raise an error, before any work, if the folder is not writable or its run would be lost."""
     if out is None and resume:
-        raise ChitaError("--resume needs --out DIR, the folder of the run to go on with")
+        raise ChitaError("--resume needs --out DIR, the folder of the run to continue")
     if out is not None:
         prepare_folder(out)
         if not resume:

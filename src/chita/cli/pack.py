@@ -19,11 +19,9 @@ from chita.report.console import show, show_json
 
 
 def pack_command(
-    source: Annotated[
-        Path, typer.Argument(metavar="IN", help="A checkpoint, or the folder of a run.")
-    ],
+    source: Annotated[Path, typer.Argument(metavar="IN", help="A checkpoint or a run folder.")],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The packed file, in a folder that is there.")
+        Path, typer.Argument(metavar="OUT", help="The packed file, in an existing folder.")
     ],
 ) -> None:
     """Store a pruned checkpoint without its zeros."""
@@ -39,10 +37,10 @@ def pack_command(
 def unpack_command(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="A packed file.")],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The safetensors file, in a folder that is there.")
+        Path, typer.Argument(metavar="OUT", help="The safetensors file, in an existing folder.")
     ],
 ) -> None:
-    """Make plain dense safetensors of a packed file, bit for bit."""
+    """Convert a packed file to plain dense safetensors, bit for bit."""
     tensors = load(source)
     prepare_file(out, ".safetensors")
     save_checkpoint(tensors, out)
@@ -51,13 +49,13 @@ def unpack_command(
 
 def inspect_command(
     source: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A checkpoint, packed or not, or a run's folder.")
+        Path, typer.Argument(metavar="FILE", help="A checkpoint, packed or not, or a run folder.")
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="One line of JSON on standard output instead.")
+        bool, typer.Option("--json", help="Print one line of JSON instead of the table.")
     ] = False,
 ) -> None:
-    """List the tensors of a file: shapes, sparsity, patterns, how they are stored, and bytes."""
+    """List the tensors of a file: shapes, sparsity, patterns, storage forms and bytes."""
     report = describe(model_file(source))
     if as_json:
         show_json(report.to_dict())
@@ -66,7 +64,7 @@ def inspect_command(
 
 
 def file_table(report: FileReport) -> Table:
-    """The tensors of a file, and the sum of them."""
+    """Return a table of the tensors of a file and their totals."""
     kind = "packed" if report.packed else "plain"
     title = f"{kind}: {report.file_bytes:,} bytes, {report.ratio:.4f} of {report.dense_bytes:,}"
     entries = sum(row.entries for row in report.tensors)

@@ -15,7 +15,7 @@ def report_command(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="The output folder of prune, gradual or bench.")
     ],
-    out: Annotated[Path | None, typer.Option(help=f"The page; DIR/{PAGE} by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help=f"The page; by default DIR/{PAGE}.")] = None,
 ) -> None:
-    """Write one HTML page on a run: charts, layers, stages and masks; it needs no network."""
+    """Write a self-contained HTML page about a run: charts, layers, stages and masks."""
     show(f"the report is {write_page(folder, out)}")

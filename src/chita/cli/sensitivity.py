@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 def sensitivity_command(
     network: NetworkName,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Trained weights; those that ship with chita by default.")
+        Path | None, typer.Option(help="Trained weights; by default those that ship with chita.")
     ] = None,
     data_name: DataName = None,
     val_split: ValSplit = None,
     sparsity: Annotated[
-        float, typer.Option(help=f"Advice is for pruning to this; at most {LADDER[-1]}.")
+        float, typer.Option(help=f"Sparsity that the advice is for, at most {LADDER[-1]}.")
     ] = 0.9,
-    samples: Annotated[int, typer.Option(min=1, help="Calibration samples to measure on.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, help="Number of calibration samples.")] = 1000,
     include: Include = None,
     exclude: Exclude = None,
     seed: Seed = 0,
@@ -52,9 +52,9 @@ def sensitivity_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the loss against sparsity layer by layer, and say which layers to spare."""
+    """Measure the loss against the sparsity of each layer, and advise which layers to spare."""
     known = zoo.get(network)
-    if not 0 < sparsity <= LADDER[-1]:  # shows before data are fetched
+    if not 0 < sparsity <= LADDER[-1]:  # checked before data are fetched
         raise ChitaError(f"sparsity must be above 0 and at most {LADDER[-1]}, got {sparsity}")
     if out is not None:
         prepare_folder(out)
@@ -87,7 +87,7 @@ def sensitivity_command(
         title = f"{network}, {trained.data_name}"
         try:
             draw_sensitivity(out / "sensitivity.png", result, title=title)
-        except ChitaError as error:  # the figures are worth more than their drawing
+        except ChitaError as error:  # a missing figure must not lose the results
             logger.warning("sensitivity.png is not drawn: %s", error)
     show(sensitivity_table(result), str(advice))
     if as_json:

@@ -25,19 +25,19 @@ def speed_command(
     source: Source,
     network: SourceNetwork = None,
     batch: Annotated[
-        list[int] | None, typer.Option(min=1, help="Samples at a time (repeatable); 1, 32, 256.")
+        list[int] | None, typer.Option(min=1, help="Batch size (repeatable); default 1, 32, 256.")
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help=f"One of {', '.join(DTYPES)}; 2:4 needs a half.")
+        str, typer.Option(help=f"One of {', '.join(DTYPES)}; 2:4 needs half precision.")
     ] = "float32",
     device: Device = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="File for the figures, which ends in .json, in a folder that is there."),
+        typer.Option(help="File for the results, which must end in .json, in an existing folder."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time a pruned network against dense on every path of this machine, and say what to use."""
+    """Time a pruned network against dense on every path of this machine, and advise one."""
     if dtype not in DTYPES:
         raise ChitaError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if out is not None:

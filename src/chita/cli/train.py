@@ -21,18 +21,18 @@ from chita.zoo.training import train
 
 def train_command(
     network: NetworkName,
-    data_name: Annotated[str | None, typer.Option("--data", help="The network's by default.")] = (
-        None
-    ),
+    data_name: Annotated[
+        str | None, typer.Option("--data", help="Data set; by default that of the network.")
+    ] = None,
     val_split: ValSplit = None,
-    epochs: Annotated[int | None, typer.Option(help="The recipe's by default.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="By default those of the recipe.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="In a folder that is there; MODEL.safetensors by default.")
+        Path | None, typer.Option(help="File in an existing folder; default MODEL.safetensors.")
     ] = None,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
-    """Train a network by its recipe: the embedded MLPNet is `chita train mlpnet --seed 0`."""
+    """Train a network with its recipe; `chita train mlpnet --seed 0` gives the embedded MLPNet."""
     known = zoo.get(network)
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")

@@ -80,7 +80,7 @@ def _fetch(source: Source, progress: Progress | None) -> Path:
     except OSError as error:
         raise ChitaError(f"cannot write data set {source.name!r} to {cache}: {error}") from error
     raise ChitaError(
-        f"data set {source.name!r} is not available: {'; '.join(failures)}. To provide it yourself, "
+        f"data set {source.name!r} is not available: {'; '.join(failures)}. To provide it, "
         f"put {', '.join(source.files)} into a folder and set CHITA_DATA to it"
     )
 

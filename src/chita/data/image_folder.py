@@ -55,8 +55,8 @@ def image_folder(
     if train.is_dir() and val.is_dir():
         if val_split is not None:
             raise ChitaError(
-                f"val_split is {val_split}, but {folder} has train and val: omit val_split, or give "
-                f"{train} as the folder"
+                f"val_split is {val_split}, but {folder} has train and val: omit val_split, or "
+                f"give {train} as the folder"
             )
         names = _class_names(train, classes)
         if unknown := sorted(set(_class_names(val)) - set(names)):

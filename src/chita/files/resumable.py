@@ -60,9 +60,7 @@ class ResumableRun(ABC, Generic[Parts]):
 
     def __init__(self, folder: Path, run: Mapping[str, Any], total: int) -> None:
         self.path = folder / self.file
-        self.run: dict[str, Any] = json.loads(
-            json.dumps(run)
-        )  # tuples become lists, as in the file
+        self.run: dict[str, Any] = json.loads(json.dumps(run))  # tuples become lists, as when read
         self.total = total
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Who competes on one and the same A: every single-stage method, and two rivals as published."""
+"""The methods compared on the same A: all single-stage methods, and two as published."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from chita.methods.woodfisher import Woodbury, woodbury_memory
 from chita.paper.settings import TAYLOR, takes_too_long
 from chita.report import published as paper
 
-BLOCKS = 2000  # of an explicit inverse: all of MLPNet's would take 4.2 GB, all of ResNet20's 288
+BLOCKS = 2000  # block size of an explicit inverse; in full, MLPNet's takes 4.2 GB, ResNet20's 288
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A method under the name it has in a table, and the blocks it is run in."""
+    """A method with its name in a table and its block size."""
 
     name: str
     method: Method
@@ -25,7 +25,7 @@ class Contender:
 
 
 def contenders(network: str, *, quick: bool = False) -> list[Contender]:
-    """The methods that can be run on that network in one stage, by the names of the paper."""
+    """Return the single-stage methods that are feasible on a network, with the paper's names."""
     return [
         Contender(
             name=shown,
@@ -34,7 +34,7 @@ def contenders(network: str, *, quick: bool = False) -> list[Contender]:
         )
         for name, shown in paper.NAMES.items()
         if METHODS[name].stages == 1
-        and name != TAYLOR  # without the first-order term, as here, it is WoodFisher
+        and name != TAYLOR  # equals WoodFisher without the first-order term
         and not takes_too_long(network, name, quick)
     ]
 

@@ -10,8 +10,6 @@ from typing import Any
 from torch import nn
 
 from chita import data, zoo
-from chita.errors import ChitaError
-from chita.files.checkpoint import load_checkpoint
 from chita.files.run_folder import write_run
 from chita.files.whole import write_json
 from chita.model.accuracy import accuracy
@@ -23,6 +21,7 @@ from chita.report.page.render import write_page
 from chita.report.progress import status_line
 from chita.report.published import paper_accuracy
 from chita.report.tables import Table
+from chita.zoo.trained import open_trained
 
 SPARSITIES = (0.8, 0.9, 0.95, 0.98)
 
@@ -57,21 +56,15 @@ class Demo:
     """The embedded network and its data, and the points found so far."""
 
     def __init__(self) -> None:
-        self.network = zoo.get("mlpnet")
-        if self.network.embedded is None:
-            raise ChitaError("the demonstration needs the embedded MLPNet, which is missing")
-        self.embedded = self.network.embedded
-        splits = data.load(self.embedded.data)
-        self.test = data.Batches(splits.test, 1000)
-        self.calibration = data.Batches(splits.train.shuffled(0), 1024)
+        self.trained = open_trained(zoo.get("mlpnet"))
+        self.test = self.trained.test
+        self.calibration = data.Batches(self.trained.splits.train.shuffled(0), 1024)
         self.dense_accuracy = accuracy(self.dense(), self.test)
         self.curves: dict[str, list[Point]] = {}
 
     def dense(self) -> nn.Module:
         """Return a new copy of the trained network."""
-        model = self.network.build()
-        load_checkpoint(model, self.embedded.checkpoint)
-        return model
+        return self.trained.build()
 
     def prune_at(self, name: str, sparsity: float) -> PruneResult:
         """Prune a copy by the method of a column, and add the point to its curve."""
@@ -108,7 +101,7 @@ class Demo:
 
     def points(self) -> list[dict[str, Any]]:
         """Return the points as rows of a benchmark, beside the accuracy in the paper."""
-        network = self.network.name
+        network = self.trained.network.name
         return [
             {
                 "network": network,
@@ -132,7 +125,7 @@ class Demo:
             title="MLPNet on MNIST",
         )
         show(f"figure of accuracy against sparsity: {figure}")
-        given = {"network": self.network.name, "data": self.embedded.data}
+        given = {"network": self.trained.network.name, "data": self.trained.data_name}
         record = {
             **given,
             "dense_accuracy": self.dense_accuracy,

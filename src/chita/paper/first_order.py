@@ -1,4 +1,4 @@
-"""fig:first_order_term: the first-order term of CHITA++ on MLPNet, scaled by 1/m, 1 and 0."""
+"""The first-order term of CHITA++ on MLPNet, scaled by 1/m, 1 and 0 (fig:first_order_term)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from chita.pruning.schedule import sparsities
 
 
 def fisher_trace(stored: Tensor) -> float:
-    """Trace of H = A^T A / n, from A as (p, n)."""
+    """Return the trace of H = A^T A / n for A stored as (p, n)."""
     return float(stored.double().square().sum()) / stored.shape[1]
 
 
@@ -40,17 +40,17 @@ def hessian_trace(
     probes: int,
     seed: int,
 ) -> float:
-    """Trace of the Hessian of the mean cross-entropy over the prunable weights.
+    """Estimate the trace of the Hessian of the mean cross-entropy over the prunable weights.
 
-    Hutchinson's estimate: the mean of v^T H v over random vectors v of signs; other vectors for
-    each batch.
+    This is Hutchinson's estimate: the mean of v^T H v over random sign vectors v, which are drawn
+    anew for each batch.
 
     Args:
-        model: in eval mode while this runs.
+        model: the network; it is in eval mode during the computation.
         weights: its prunable weights.
-        batches: inputs and targets.
-        probes: vectors for each batch.
-        seed: of the vectors.
+        batches: the inputs and targets.
+        probes: the number of random vectors for each batch.
+        seed: the seed of the vectors.
     """
     generator = torch.Generator().manual_seed(seed)
     device = device_of(model)
@@ -81,16 +81,16 @@ if TYPE_CHECKING:
 
 RIDGE = 1e-3
 SCALES = ("1/m", "1", "0")
-PROBES = 10  # random vectors for each thousand images, in the trace of the Hessian
+PROBES = 10  # random vectors per thousand images for the trace of the Hessian
 EXPLANATION = """\
-The paper draws these figures without stating theirs. What it says of them: alpha = 1/m is far
-better than alpha = 1 where m is large, accuracy grows with m, for m above 1 the scaled term is
-better than none (alpha = 0), and the alpha of eq:estalpha is close to 1/m."""
+The paper shows these figures without numbers. Its text states that alpha = 1/m is far better than
+alpha = 1 if m is large, that accuracy grows with m, that for m above 1 the scaled term is better
+than none (alpha = 0), and that the alpha of eq:estalpha is close to 1/m."""
 
 
 @dataclass(frozen=True)
 class FirstOrder:
-    """CHITA++ to 95 % in 15 stages, and the traces at the trained weights, for several m."""
+    """CHITA++ to 95 % in 15 stages and the traces at the trained weights, for several m."""
 
     batches: Sequence[int] = (1, 2, 4, 8, 16, 32)
     samples: int = 1000

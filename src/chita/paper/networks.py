@@ -1,4 +1,4 @@
-"""What is pruned in the benchmarks: trained networks with their data, for each seed."""
+"""The trained networks of the benchmarks and their data, for each seed."""
 
 from __future__ import annotations
 
@@ -63,12 +63,15 @@ class Subject:
         return self.network.recipe.augment is not None
 
     def calibration(self, seed: int, *, augment: bool = False) -> data.Batches:
-        """Return the training set in an order drawn from the seed.
+        """Return the training set in random order.
 
         Args:
-            seed: of the order and of the augmentation.
-            augment: augment the images as in training (pad, crop and flip for ResNet20), anew in
-                each pass. Raises ChitaError for a network that was trained without augmentation.
+            seed: the seed of the order and of the augmentation.
+            augment: whether to augment the images as in training (pad, crop and flip for ResNet20),
+                anew in each pass.
+
+        Raises:
+            ChitaError: `augment` is set, but the network was trained without augmentation.
         """
         if augment and not self.augments:
             raise ChitaError(f"augment=True: {self.name} was trained without augmentation")
@@ -81,8 +84,10 @@ class Subject:
         )
 
     def model(self, seed: int) -> nn.Module:
-        """The trained network; ResNet20's batch norm is re-estimated over augmented data, as in the
-        paper."""
+        """Return the trained network.
+
+        The batch norm of ResNet20 is re-estimated on augmented data, as in the paper.
+        """
         augment = self.network.recipe.augment
         if augment is None or self.network.name in IMAGENET_CHECKPOINTS:
             return self.trained.build()
@@ -102,13 +107,13 @@ class Subject:
 def find_subjects(
     checkpoints: Path | None, *, device: torch.device, out: Path, imagenet: Path | None = None
 ) -> dict[str, Subject]:
-    """The paper's networks by their checkpoints, or else the MLPNet that ships with chita.
+    """Return the paper's networks with trained weights, or the MLPNet that ships with chita.
 
     Args:
         checkpoints: the folder with the files in CHECKPOINTS; None for the embedded network.
-        device: where the networks run.
-        out: the folder of the benchmark, under which networks made ready are kept.
-        imagenet: folder of ImageNet's images, which adds the networks of IMAGENET_CHECKPOINTS.
+        device: the device that the networks run on.
+        out: the folder of the benchmark; a subfolder caches prepared networks.
+        imagenet: the folder of ImageNet; it adds the networks of IMAGENET_CHECKPOINTS.
     """
     cache = out / "networks"
     if checkpoints is None and imagenet is None:
@@ -125,8 +130,8 @@ def find_subjects(
     missing = [file for name, file in CHECKPOINTS.items() if name not in found]
     if missing:
         raise ChitaError(
-            f"--checkpoints {checkpoints} must be a folder with {' and '.join(missing)}; leave it "
-            "out to use the network that ships with chita"
+            f"--checkpoints {checkpoints} must be a folder with {' and '.join(missing)}; omit it "
+            "to use the network that ships with chita"
         )
     return found
 
@@ -134,7 +139,7 @@ def find_subjects(
 def _imagenet_subjects(
     checkpoints: Path | None, imagenet: Path, device: torch.device, cache: Path
 ) -> dict[str, Subject]:
-    """Those of MobileNetV1 and ResNet50 whose trained weights are there."""
+    """Return those ImageNet networks whose trained weights exist."""
     found = {}
     for name, file in IMAGENET_CHECKPOINTS.items():
         network = zoo.get(name)

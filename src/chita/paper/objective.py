@@ -1,7 +1,7 @@
 """The objective Q of problem (main-problem) against sparsity, for every method (fig:resnet50_obj).
 
-All methods get the same A, lambda and samples, without the first-order term, which most of them
-do not know.
+All methods use the same A, lambda and samples. The problem has no first-order term, because most
+methods do not support one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 EXPLANATION = """\
-The paper draws this for ResNet50 without stating figures: CHITA's objective is below M-FAC's, which
-is below that of magnitude pruning, at every sparsity. Lower is better."""
+The paper shows this figure for ResNet50 without numbers: at every sparsity, CHITA's objective is
+below M-FAC's, which is below that of magnitude pruning. Lower is better."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Both networks at these sparsities."""
+    """The objective of all methods on both networks at several sparsities."""
 
     sparsities: Sequence[float] = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98)
     samples: int = 1000
@@ -60,7 +60,7 @@ class Objective:
                     sparsity=sparsity,
                     lam=self.lam,
                     block_size=contender.block_size,
-                    drop_dead=False,  # one problem for all
+                    drop_dead=False,  # all methods solve the same problem
                 )
                 return {"objective": solution.objective}
 
@@ -70,7 +70,7 @@ class Objective:
             cell(subject, seed, contender, sparsity)
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
-            if subject.name not in IMAGENET_CHECKPOINTS  # whose A does not fit
+            if subject.name not in IMAGENET_CHECKPOINTS  # their A does not fit into memory
             for contender in contenders(subject.network.name, quick=self.quick)
             for sparsity in self.sparsities
         ]

@@ -1,8 +1,8 @@
-"""fig:ridge: what the ridge term does on MLPNet.
+"""The effect of the ridge term on MLPNet (fig:ridge).
 
-Without it the weights move further and further from the trained ones, where the quadratic model no
-longer holds. Plain IHT goes there step by step; CHITA-CD, which minimises over one weight at a
-time, in one leap, for want of anything that holds the weights of columns next to zero.
+Without a ridge term the weights move far away from the trained ones, where the quadratic model is
+not accurate. Plain IHT moves there step by step. CHITA-CD moves there in one step, because it
+minimises over one weight at a time and nothing bounds the weights of nearly zero columns.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 RUNS = {"IHT": Method("iht", Fisher, ALGORITHMS["iht"]), "CHITA-CD": METHODS["chita-cd"]}
 EXPLANATION = f"""\
-The paper draws these figures without stating theirs, but for the last: on MLPNet a well-tuned ridge
-is worth about {paper.RIDGE_GAIN:g} points. "Iterations" are IHT updates; with CHITA-CD, sweeps of
-coordinate descent come after every fifth. The runs have the first-order term (alpha = 1); the best
-ridge is sought without it (alpha = 0), where a single stage does better."""
+The paper shows these figures without numbers except for the last one: on MLPNet a well-tuned ridge
+gains about {paper.RIDGE_GAIN:g} points. "iterations" are IHT updates; CHITA-CD adds sweeps of
+coordinate descent after every fifth update. The runs include the first-order term (alpha = 1); the
+search for the best ridge does not (alpha = 0), because a single stage is more accurate without
+it."""
 
 
 @dataclass(frozen=True)
 class RidgeEffect:
-    """Accuracy and distance along runs at `sparsity`, and the best ridge at several sparsities."""
+    """Accuracy and distance during runs at `sparsity`, and the best ridge at several sparsities."""
 
     samples: int = 1000
     sparsity: float = 0.98
@@ -66,7 +67,7 @@ class RidgeEffect:
                 "sparsity": sparsity,
                 "ridge": ridge,
                 "alpha": alpha,
-                "iterations": iterations,  # None for those of the method
+                "iterations": iterations,  # None for the default of the method
                 "samples": self.samples,
                 "seed": seed,
                 **version_key(RUNS[run].name),
@@ -130,7 +131,7 @@ def _named(record: Record) -> Record:
 
 
 def _gains(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The best ridge at each sparsity (fig:ridge3), beside none."""
+    """Return the accuracy of the best ridge and of no ridge at each sparsity (fig:ridge3)."""
     rows = average(records, ("sparsity", "ridge"), "accuracy")
     gains = []
     for sparsity in dict.fromkeys(row["sparsity"] for row in rows):

@@ -1,7 +1,7 @@
-"""fig:runtime: how long each method takes on the same A at 90 % sparsity, and how good it gets.
+"""Time and objective of each method on the same A at 90 % sparsity (fig:runtime).
 
-The time is that of the solve alone: A is made once. The objective is that of problem
-(main-problem) without the first-order term, the same for all.
+The time is that of the solve only; A is computed once. The objective is that of problem
+(main-problem) without the first-order term and is the same for all methods.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from chita.solver.solve import Solution
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LONG = 60.0  # a method that took so many seconds is not run again for a median
+LONG = 60.0  # stop repeating a method after this many seconds in total
 REFERENCE = paper.NAMES["chita-bso"]
-STATED = {  # what the paper says of these times
+STATED = {  # the paper's statements on these times
     "M-FAC as published": f"up to {paper.MFAC_TO_CHITA} times CHITA",
     "WF as published": f"at least {paper.WOODFISHER_TO_MFAC} times M-FAC",
     "CBS": f"at least {paper.WOODFISHER_TO_MFAC} times M-FAC",
@@ -39,7 +39,7 @@ STATED = {  # what the paper says of these times
 
 @dataclass(frozen=True)
 class Runtime:
-    """Both networks at one sparsity; the times are medians over `repeats` runs."""
+    """All methods on both networks at one sparsity; times are medians over `repeats` runs."""
 
     samples: int = 1000
     sparsity: float = 0.9
@@ -48,7 +48,7 @@ class Runtime:
     quick: bool = False
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """One seed: times do not depend on it."""
+        """Return the cells for one seed; times do not depend on the seed."""
 
         @lru_cache(maxsize=1)
         def problem_of(subject: Subject) -> NetworkProblem:
@@ -76,7 +76,7 @@ class Runtime:
                         sparsity=self.sparsity,
                         lam=self.lam,
                         block_size=contender.block_size,
-                        drop_dead=False,  # objectives of one problem
+                        drop_dead=False,  # all methods solve the same problem
                     ),
                     repeats=self.repeats,
                     device=subject.device,
@@ -87,7 +87,7 @@ class Runtime:
         return [
             cell(subject, contender)
             for subject in bench.subjects.values()
-            if subject.name not in IMAGENET_CHECKPOINTS  # whose A does not fit
+            if subject.name not in IMAGENET_CHECKPOINTS  # their A does not fit into memory
             for contender in (*contenders(subject.network.name, quick=self.quick), *as_published())
         ]
 
@@ -107,7 +107,7 @@ class Runtime:
 
 
 def measure(solve: Callable[[], Solution], *, repeats: int, device: torch.device) -> dict[str, Any]:
-    """The median time of a solve, the times it was run, and the objective it reached."""
+    """Return the median time of a solve, the number of runs and the final objective."""
     seconds: list[float] = []
     while len(seconds) < repeats and sum(seconds) < LONG:
         solution, taken = timed(solve, device)

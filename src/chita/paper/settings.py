@@ -1,4 +1,4 @@
-"""Settings: the arguments of chita.prune that a benchmark varies, and the grid of each method."""
+"""The arguments of chita.prune that a benchmark varies, and the grid of each method."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 from chita.methods import METHODS, get_method
 
-RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)  # lambda, of every method but CHITA and CHITA++
-TAYLOR = "woodtaylor"  # the one rival whose model of the loss has a first-order term
-EXPLICIT = ("woodfisher", TAYLOR)  # they form the inverse, which is too large for ResNet20
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)  # lambda of all methods except CHITA and CHITA++
+TAYLOR = "woodtaylor"  # the only other method with a first-order term
+EXPLICIT = ("woodfisher", TAYLOR)  # these form the inverse, which is too large for ResNet20
 CHITA_RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
-PAPER_STAGES, PAPER_SCHEDULE = 15, "exponential"  # of CHITA++ on MLPNet and ResNet20
-CONTINUATION = 15  # supports on the way to the target; the paper has none
-# Cells are found again by their keys, and a setting does not say how its method is implemented. So
-# raise this number when a release changes what CHITA or CHITA++ compute for the same setting.
-# 2: the columns of A that are zero are dropped, and their weights are pruned.
+PAPER_STAGES, PAPER_SCHEDULE = 15, "exponential"  # CHITA++ on MLPNet and ResNet20
+CONTINUATION = 15  # number of intermediate supports; the paper has none
+# Cells are identified by their keys, which do not depend on the implementation of a method.
+# Increase this number when the results of CHITA or CHITA++ change for the same setting.
+# 2: zero columns of A are dropped, and their weights are pruned.
 VERSION = 2
 
 
@@ -24,7 +24,7 @@ VERSION = 2
 class Setting:
     """One point of a grid: arguments of chita.prune. It is part of the keys of cells.
 
-    All fields but `augment`, which is about the calibration images, are passed to chita.prune.
+    All fields except `augment`, which applies to the calibration images, are passed to chita.prune.
     """
 
     method: str
@@ -47,7 +47,7 @@ class Setting:
         return {name: value for name, value in vars(self).items() if name != "augment"}
 
     def describe(self) -> str:
-        """Return the setting as a short text; what is off or does not apply is left out."""
+        """Return the setting as a short text without the options that are off or do not apply."""
         if has_no_ridge(self.method):
             return "no parameters"
         stages = self.stages or get_method(self.method).stages
@@ -75,9 +75,9 @@ DEFAULTS: dict[str, Any] = {
 
 
 def paper_grid(network: str, method: str) -> list[Setting]:
-    """The automatic setting, and the part of the paper's grid that is worth the time.
+    """Return the automatic setting and the relevant part of the paper's grid.
 
-    The paper also varies the IHT iterations; before a backsolve they change next to nothing.
+    The paper also varies the number of IHT iterations. It has almost no effect before a backsolve.
     """
     if network in ("mobilenetv1", "resnet50"):
         return _imagenet(network, method)
@@ -89,7 +89,7 @@ def paper_grid(network: str, method: str) -> list[Setting]:
 
 
 def quick_grid(network: str, method: str) -> list[Setting]:
-    """One lambda and the automatic one, on fewer samples."""
+    """Return a setting with fixed lambda and the automatic one, both with few samples."""
     if takes_too_long(network, method, quick=True):
         return []
     auto = Setting(method, "auto", batch=1, samples=100, first_order=method == TAYLOR)
@@ -103,18 +103,21 @@ def quick_grid(network: str, method: str) -> list[Setting]:
 
 
 def takes_too_long(network: str, method: str, quick: bool) -> bool:
-    """OBS removes one weight after the other: minutes on MLPNet, days on the others."""
+    """Return whether a method is too slow for a network.
+
+    OBS removes one weight at a time: this takes minutes on MLPNet and days on the others.
+    """
     return method == "obs" and (quick or network != "mlpnet")
 
 
 def _chita_plus_plus(network: str) -> list[Setting]:
-    """Stages, schedule and hold of our choice, and then those of the paper."""
-    default = METHODS["chita++"].stages  # named, since a cell's key must change when it does
+    """Return settings with our own stages, schedule and hold, then those of the paper."""
+    default = METHODS["chita++"].stages  # explicit, so that the key changes with it
     auto = Setting("chita++", "auto", batch=16, samples=1000, stages=default)
     if network == "mlpnet":
         ours = [auto, replace(auto, ridge=1e-3, stages=15), replace(auto, ridge=3e-4)]
     else:
-        # A third of the stages at the target; high sparsity needs many stages, low does not.
+        # A third of the stages is at the target; only high sparsities need many stages.
         held = replace(auto, ridge=1e-2, hold=0.33)
         ours = [auto, *(replace(held, stages=stages) for stages in (15, 30, 60))]
     return [*ours, *_paper_chita_plus_plus(network)]
@@ -125,9 +128,9 @@ def _paper_chita_plus_plus(network: str) -> list[Setting]:
 
     As in the paper, the mesh is exponential and the solver is the active set with coordinate
     descent (algorithm 4); as in the authors' code, ResNet20's images are augmented. The paper does
-    not state tau_1 for its table: MLPNet gets 0.7 beside the 0.2 of fig:training_loss; 0.7 was the
-    best of three on the test set at 0.98. ResNet20 gets the m = 1 of tab:setting, without the
-    first-order term, which asks for too long a step then, beside means of 16 with it.
+    not state tau_1 for its table: MLPNet uses 0.2, as in fig:training_loss, and 0.7, the best of
+    three values on the test set at 0.98. ResNet20 uses m = 16, and m = 1 as in tab:setting without
+    the first-order term, whose step is too long for m = 1.
     """
     auto = Setting(
         "chita++",
@@ -150,7 +153,10 @@ def _paper_chita_plus_plus(network: str) -> list[Setting]:
 
 
 def _chita(network: str) -> list[Setting]:
-    """The paper's algorithm over lambda and the first-order term, and then with continuation."""
+    """Return the paper's algorithm for several lambda, with and without the first-order term.
+
+    All of these settings are repeated with continuation.
+    """
     auto = Setting("chita-bso", "auto", batch=1, samples=1000, first_order=False)
     fixed = [
         replace(auto, ridge=ridge, first_order=first_order)
@@ -158,7 +164,7 @@ def _chita(network: str) -> list[Setting]:
     ]
     continued = [replace(setting, continuation=CONTINUATION) for setting in (auto, *fixed)]
     if network == "resnet20":
-        # With blocks, a thousand samples say more about each weight.
+        # With blocks, a thousand samples estimate the curvature of each block better.
         fixed += [replace(auto, ridge=ridge, block_size=2000) for ridge in (1e-5, 1e-4)]
     return [auto, *fixed, *continued]
 
@@ -166,7 +172,7 @@ def _chita(network: str) -> list[Setting]:
 def _rival(network: str, method: str) -> list[Setting]:
     if takes_too_long(network, method, quick=False):
         return []
-    large = network == "resnet20" and method in (*EXPLICIT, "cbs")  # cbs is better so
+    large = network == "resnet20" and method in (*EXPLICIT, "cbs")  # cbs is better in blocks
     auto = Setting(
         method,
         "auto",
@@ -181,7 +187,7 @@ def _rival(network: str, method: str) -> list[Setting]:
 
 
 def _imagenet(network: str, method: str) -> list[Setting]:
-    """CHITA's n and m of tab:setting, for all methods; ResNet50 with three block sizes."""
+    """Return settings with CHITA's n and m of tab:setting; ResNet50 has three block sizes."""
     if network == "resnet50":
         base = Setting(method, 1e-5, batch=16, samples=500, first_order=False)
         sizes = (None,) if has_no_ridge(method) else (2000, 5000, 10_000)
@@ -202,7 +208,7 @@ def has_no_ridge(method: str) -> bool:
 
 
 def version_key(method: str) -> dict[str, Any]:
-    """Return what a cell's key must contain beside the setting: the version of our own methods."""
+    """Return the part of a cell's key that depends on the version of our own methods."""
     return {"version": VERSION} if method == "auto" or method.startswith("chita") else {}
 
 

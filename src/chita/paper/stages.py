@@ -1,4 +1,4 @@
-"""CHITA++ stage by stage (algorithm 1), to look at each and to set alpha freely."""
+"""CHITA++ stage by stage (algorithm 1), with access to each stage and any alpha."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def run_stages(
     block_size: int | None = None,
     augment: bool = False,
 ) -> Iterator[nn.Module]:
-    """Yield the network after each stage (one and the same, changed in place).
+    """Yield the network after each stage; it is the same object, changed in place.
 
     Args:
-        subject: what is pruned.
-        seed: of the network's batch norm, the order of the data and their augmentation.
-        sparsities: tau_1 to tau_f, one for each stage.
-        samples: n.
-        batch: m.
+        subject: the network and its data.
+        seed: the seed of the batch norm statistics, of the order of the data and of augmentation.
+        sparsities: tau_1 to tau_f, the sparsity of each stage.
+        samples: n, the rows of A.
+        batch: m, the samples averaged into a row.
         lam: the ridge lambda of all stages.
         alpha: the scale of the first-order term.
         block_size: solve in blocks of at most this size (algorithm 6).
-        augment: take gradients on augmented images.
+        augment: whether to compute gradients on augmented images.
     """
     model = subject.model(seed)
     stream = SampleStream(subject.calibration(seed, augment=augment))

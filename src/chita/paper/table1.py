@@ -1,4 +1,4 @@
-"""tab:accuracy: every method at the paper's sparsities, lambda chosen as in the paper or by us."""
+"""Accuracy of all methods at the paper's sparsities, lambda from a grid or auto (tab:accuracy)."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Entry:
     """A row of the table.
 
     Attributes:
-        title: what the row is called.
-        method: the method that it shows.
-        takes: tells which settings of the method belong to the row.
-        main: whether to show the row even if nothing was measured for it.
-        in_paper: whether the paper's figures for the method stand beside it.
+        title: the name of the row.
+        method: the method of the row.
+        takes: returns whether a setting of the method belongs to the row.
+        main: whether to show the row even without measurements.
+        in_paper: whether to show the paper's figures for the method.
     """
 
     title: str
@@ -76,7 +76,7 @@ def _entries_of(method: str, title: str) -> list[Entry]:
     return [Entry(title, method)]
 
 
-# Each setting of a method belongs to exactly one of its rows. CHITA's single stage is chita-bso.
+# Each setting of a method belongs to exactly one of its rows. Single-stage CHITA is chita-bso.
 ENTRIES = tuple(
     entry
     for method, title in paper.NAMES.items()
@@ -112,23 +112,23 @@ COLUMNS = (
 CHOICES = ("grid", "auto")
 NOT_MEASURED = "n/a"
 NEEDS_IMAGENET = "needs ImageNet"
-IMAGENET_METHODS = {  # the networks that need ImageNet, and the methods the paper has for them
+IMAGENET_METHODS = {  # the networks that need ImageNet, and their methods in the paper
     "mobilenetv1": ("magnitude", "woodfisher", "cbs", "chita-bso", "chita++"),
     "resnet50": ("magnitude", "m-fac", "chita-bso"),
 }
 
-Groups = dict[Setting, list[float]]  # accuracies, one for each seed
+Groups = dict[Setting, list[float]]  # the accuracies of all seeds
 
 
 @dataclass(frozen=True)
 class Table1:
-    """The table at the sparsities of each network, with the settings of each method's grid."""
+    """All methods at the sparsities of each network, with the settings of the grid."""
 
     sparsities: Mapping[str, Sequence[float]] = field(default_factory=lambda: paper.SPARSITIES)
     grid: Callable[[str, str], list[Setting]] = paper_grid
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """All methods for one seed, then for the next, so that an early table has every row."""
+        """Return the cells seed by seed, so that an early table has all rows."""
         return [
             _cell(subject, setting, sparsity, seed)
             for seed in range(bench.seeds)
@@ -227,10 +227,10 @@ def _of_entry(groups: Groups, entry: Entry) -> Groups:
 
 
 def _compared(groups: Groups, choice: str) -> Groups:
-    """Return the settings among which the choice is made.
+    """Return the settings that a choice compares.
 
-    Where some settings have more seeds than others, only those with the most compete. A method
-    without lambda has one setting, which is both choices.
+    If some settings have more seeds than others, only those with the most seeds are compared. A
+    method without lambda has one setting, which counts for both choices.
     """
     chosen = {
         setting: figures

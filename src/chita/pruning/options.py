@@ -25,8 +25,8 @@ from chita.errors import (
 )
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
-from chita.pruning.auto.metrics import METRICS
 from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
+from chita.pruning.metrics import METRICS
 from chita.pruning.option_text import (
     AUTO,
     read_ridge,
@@ -88,7 +88,7 @@ class PruneOptions:
     method: str = option(
         AUTO,
         f"Pruning method, one of {', '.join(BUILT_IN)}, or a registered one.",
-        lambda name, value: get_method(value),
+        lambda _, value: get_method(value),
         panel="Method",
         details="'auto' is CHITA++ that chooses what each stage does by the loss on held-out "
         "samples. 'magnitude-uniform' applies magnitude pruning to each layer separately. Of "

@@ -18,12 +18,12 @@ from chita.errors import ChitaError
 from chita.model.losses import Loss
 from chita.model.stream import first_sample
 from chita.pruning.agreement import agreed_ranks
-from chita.pruning.auto.metrics import Shape
 from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
+from chita.pruning.metrics import Shape
 from chita.pruning.policy import policy_for
 from chita.pruning.repair import dense_means, repair
 from chita.pruning.result import PruneResult
@@ -69,7 +69,22 @@ class Run:
         self.shape = Shape.of(model, weights)
         self.space = policy.candidates(data.rows, weights.size)
         self.division = self._divide()
-        self.curvature = self.method.curvature(self._sampled())
+        self.curvature = self.method.curvature(
+            SampledModel(
+                model,
+                weights,
+                data.stream,
+                rows=data.rows,
+                batch=data.batch,
+                loss=data.loss,
+                row_loss=data.row_loss,
+                distilled=config.loss is not None,
+                ranks=self.division.ranks,
+                store=choose_store(
+                    policy, self.supports, self.division, self.space, weights, data.rows
+                ),
+            )
+        )
         self.held_out, self.measured = (
             HeldOut(model, weights, samples, data.loss, self.division.ranks, data.batch)
             for samples in (data.held_out, data.measured)
@@ -82,23 +97,6 @@ class Run:
         self.stage_file: StageFile | None = None
         if not self.supports.kept(config.sparsity):
             logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
-
-    def _sampled(self) -> SampledModel:
-        """Return the model and the samples that the curvature source of the method reads."""
-        data, weights, division = self.calibration, self.weights, self.division
-        store = choose_store(self.policy, self.supports, division, self.space, weights, data.rows)
-        return SampledModel(
-            self.model,
-            weights,
-            data.stream,
-            rows=data.rows,
-            batch=data.batch,
-            loss=data.loss,
-            row_loss=data.row_loss,
-            distilled=self.config.loss is not None,
-            ranks=division.ranks,
-            store=store,
-        )
 
     def _divide(self) -> Division:
         """Divide the columns among the ranks; the candidates must then respect the cuts."""

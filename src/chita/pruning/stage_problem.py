@@ -8,7 +8,7 @@ from functools import cached_property
 from torch import Tensor
 
 from chita.curvature.source import LocalModel
-from chita.pruning.auto.metrics import Shape, metric_scale
+from chita.pruning.metrics import Shape, metric_scale
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.constraints.constraint import Constraint, keep
 from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
@@ -48,16 +48,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class StageProblem:
-    """The problem of keeping k weights, given the local model of the loss at w0.
+    """The problem of keeping k weights, given the local model at w0.
 
     Attributes:
         local: the local model of the loss around w0.
         w0: the weights of all ranks, (p,).
-        k: how many weights are kept.
+        k: the number of weights to keep.
         constraint: which supports are allowed.
         shape: the shapes of the layers.
         division: how the columns are divided among the ranks.
-        algorithm: the algorithm that solves it.
+        algorithm: the algorithm that solves the problem.
         drop_dead: whether to remove the weights of dead columns first
             (`solver/dead_columns.py`).
     """

@@ -85,15 +85,15 @@ def choose_store(
     """Choose where the A of each stage is stored: shared by ranks, or within the memory budget.
 
     Args:
-        policy: the policy of the run.
+        policy: the stage policy of the run, with its configuration.
         supports: the supports that the run may have.
-        division: how rows and columns are divided among the ranks.
+        division: the rows and columns of each rank.
         space: the candidates that a stage may try.
         weights: the prunable weights.
         n: the rows of A.
 
     Raises:
-        ChitaError: There is too little memory, or the method cannot read the requested storage.
+        ChitaError: there is too little memory, or the method cannot read the requested storage.
     """
     config, device = policy.config, weights.device
     method, layout, ranks = config.resolve_method(), division.layout, division.ranks

@@ -1,1 +1,1 @@
-"""Tables and figures of what pruning did."""
+"""Reports of results: console tables, figures and the HTML page."""

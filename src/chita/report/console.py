@@ -1,4 +1,4 @@
-"""What commands say on standard output: lines, tables, and JSON for programs."""
+"""Output of commands on standard output: lines, tables and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 def show(*parts: str | Table) -> None:
-    """Lines as they are, however long and whatever brackets they hold, and tables."""
+    """Print tables, and lines of text without wrapping or markup."""
     console = Console()
     for part in parts:
         if isinstance(part, str):
@@ -22,5 +22,5 @@ def show(*parts: str | Table) -> None:
 
 
 def show_json(record: Mapping[str, Any]) -> None:
-    """One line."""
+    """Print a record as one line of JSON."""
     sys.stdout.write(json.dumps(record) + "\n")

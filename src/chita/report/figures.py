@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
-    """An empty figure of that many inches; an error says what to install if there is no such."""
+    """Return an empty figure of this size in inches; raise an error if matplotlib is missing."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -24,12 +24,12 @@ def new_figure(width: float = 6.4, height: float = 4.0) -> Figure:
 
 
 def write_figure(path: Path, figure: Figure) -> None:
-    """Write the figure as a PNG file, which appears whole."""
+    """Write the figure as a PNG file, atomically."""
     write_whole(path, as_png(figure))
 
 
 def as_png(figure: Figure) -> bytes:
-    """The content of a PNG file: drawn in memory, so that a full disk is an error of the file."""
+    """Return the content of a PNG file, drawn in memory so that errors of the disk come later."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     return picture.getvalue()
@@ -43,7 +43,7 @@ def accuracy_figure(
     dense: float,
     title: str,
 ) -> None:
-    """Accuracy against sparsity, one line for each method, the dense network as a level."""
+    """Draw accuracy against sparsity: a line for each method, and a level for the dense network."""
     figure = new_figure()
     axes = figure.add_subplot()
     axes.axhline(dense, color="0.6", linestyle="--", linewidth=1, label="dense")

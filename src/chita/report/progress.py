@@ -1,6 +1,6 @@
-"""Progress bars, on standard error, so that standard output stays clean.
+"""Progress bars on standard error, which leave standard output to the results.
 
-They are shown on a terminal alone: a log file would get nothing but an empty line.
+They are shown only on a terminal, because a log file would get empty lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.progress import (
 
 @contextmanager
 def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """A bar over the stages; yields a function to call after each with the sparsity reached."""
+    """Show a bar over the stages; yields a function to call after each with its sparsity."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -39,7 +39,7 @@ def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
 
 @contextmanager
 def step_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar for work that reports how much is done and how much there is (0 if unknown)."""
+    """Show a bar; yields a function to call with the work done and in total (0 if unknown)."""
     with _bar(*Progress.get_default_columns(), show=True) as progress:
         task = progress.add_task(description, total=None)
 

@@ -1,13 +1,13 @@
-"""The figures that the paper states, to stand beside ours."""
+"""The results published in the paper, for comparison with ours."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The network that ships with chita is not the paper's MLPNet: its cells have a name of their own.
+# The network that ships with chita is not the paper's MLPNet, so its cells have another name.
 EMBEDDED = "mlpnet-embedded"
 
-NAMES = {  # the methods of the one-shot comparison as the paper writes them, in our order
+NAMES = {  # the paper's names of the methods of the one-shot comparison, in our order
     "magnitude": "MP",
     "magnitude-uniform": "MP, uniform",
     "obd": "OBD",
@@ -53,18 +53,18 @@ ACCURACY: dict[
         "chita++": (71.86, 71.61, 70.99, 69.54, 66.42, 47.45),
     },
 }
-MFAC_TO_CHITA = 20  # fig:runtime: CHITA is up to so many times faster than M-FAC
-WOODFISHER_TO_MFAC = 1000  # and M-FAC at least so many times faster than WoodFisher and CBS
-RIDGE_GAIN = 3.0  # fig:ridge3: about so many points of accuracy on MLPNet
+MFAC_TO_CHITA = 20  # fig:runtime: CHITA is up to 20 times as fast as M-FAC
+WOODFISHER_TO_MFAC = 1000  # M-FAC is at least 1000 times as fast as WoodFisher and CBS
+RIDGE_GAIN = 3.0  # fig:ridge3: the gain on MLPNet is about 3 percentage points of accuracy
 
 
 def paper_network(name: str) -> str:
-    """The paper's network that a benchmark's stands for."""
+    """Return the paper's network that corresponds to a network of a benchmark."""
     return "mlpnet" if name == EMBEDDED else name
 
 
 def paper_accuracy(network: str, method: str, sparsity: float) -> float | None:
-    """The cell of tab:accuracy, if the paper has it."""
+    """Return the cell of tab:accuracy, or None if the paper has none."""
     network = paper_network(network)
     figures = ACCURACY.get(network, {}).get(method)
     if figures is None or sparsity not in SPARSITIES[network]:
@@ -74,14 +74,14 @@ def paper_accuracy(network: str, method: str, sparsity: float) -> float | None:
 
 @dataclass(frozen=True)
 class Published:
-    """One row of the paper's tables; all but CHITA's the paper took from others.
+    """One row of the paper's tables; only the rows of CHITA are the paper's own results.
 
     Attributes:
-        method: as the paper writes it.
+        method: the paper's name of the method.
         sparsity: in percent.
-        accuracy: of the sparse network, in percent.
-        drop: (pruned - dense) / dense in percent; the methods have dense networks of their own.
-        remaining: parameters, in millions.
+        accuracy: the accuracy of the sparse network, in percent.
+        drop: (pruned - dense) / dense in percent; the dense networks of the methods differ.
+        remaining: the remaining parameters, in millions.
     """
 
     method: str

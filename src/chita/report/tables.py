@@ -1,4 +1,4 @@
-"""Results as Rich tables."""
+"""Tables of results for the console."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _effort(result: PrunedLike) -> str | None:
 
 
 def counts_table(counts: Counts) -> Table:
-    """What the whole model costs, dense and pruned, and the share that is left."""
+    """Return a table of the costs of the whole model, dense and pruned, and their ratios."""
     table = Table("whole model", title="counts")
     for header in ("dense", "pruned", "left"):
         table.add_column(header, justify="right")
@@ -134,7 +134,7 @@ def counts_table(counts: Counts) -> Table:
 
 
 def summary_table(record: Mapping[str, Any]) -> Table:
-    """The headline figures of a run, from the record that goes into result.json."""
+    """Return a table of the main figures of a run, from the record in result.json."""
     seconds, ridge, objective = record["seconds"], record["ridge"], record["objective"]
     table = Table(show_header=False)
     table.add_column(style="bold")
@@ -169,7 +169,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:
-    """A table as plain text."""
+    """Return a table as plain text."""
     console = Console(file=StringIO(), width=width, color_system=None)
     with console.capture() as capture:
         console.print(renderable)

@@ -51,7 +51,7 @@ class Problem:
         constant: the objective of weights held fixed.
         constraint: the allowed supports.
         moments: for each layer the mean of x x^T over its inputs x, (groups, i, i), for methods
-            that use them instead of A; restrictions do not have them.
+            that use them instead of A; restrictions do not carry them.
     """
 
     matrix: GradientMatrix
@@ -131,11 +131,11 @@ class Problem:
     def in_ordinary_units(self) -> tuple[Problem, float]:
         """Return the problem in units that neither underflow nor overflow, and the scale s.
 
-        With s A, s c, s^2 mu and s^2 M in place of A, c, mu and the moments M, the problem has the
-        same solutions and the objective s^2 Q. Because s is a power of two, the solvers give the
-        same bits, except where one of the two units underflows or overflows. The larger of A and
-        sqrt(mu) sets the units: entries that underflow next to it do not matter. If both are
-        ordinary, this is the problem itself, and s is 1.
+        With s A, s c, s^2 mu and s^2 M in place of A, c, mu and the moments M of the layers, the
+        problem has the same solutions and the objective s^2 Q. Because s is a power of two, the
+        solvers give the same bits, except where one of the two units underflows or overflows. The
+        larger of A and sqrt(mu) sets the units: entries that underflow next to it do not matter. If
+        both are ordinary, this is the problem itself, and s is 1.
         """
         matrix, s = ordinary(self.matrix, self.mu**0.5)
         if s == 1:

@@ -62,6 +62,20 @@ def test_the_options_leave_candidates_open(
     assert space(n, p, **options).values == values
 
 
+def test_auto_tries_blocks_where_there_are_many_weights() -> None:
+    """In a pattern they are solved one by one: only where all columns at once are too many."""
+    few, many, most = 10_000, 200_000, 2_000_000
+    free, patterned = PruneConfig(0.5), PruneConfig(0.5, pattern="2:4")
+    sizes = {
+        (name, p): [size for size, _ in CandidateSpace.of(config, 1000, p).values[2]]
+        for name, config in (("free", free), ("2:4", patterned))
+        for p in (few, many, most)
+    }
+    assert sizes["free", few] == sizes["2:4", few] == sizes["2:4", many] == [None]
+    assert sizes["free", many] == [None, 2000, 2000]
+    assert sizes["free", most] == sizes["2:4", most] == [2000, 2000]
+
+
 def test_neighbours_differ_on_one_axis() -> None:
     found = space(100, 10**5)
     neighbours = found.neighbours(found.first)

@@ -34,7 +34,7 @@ def test_resident_memory_follows_what_is_held() -> None:
 def test_what_the_parent_holds_does_not_count() -> None:
     ballast = torch.ones(1 << 30, dtype=torch.uint8)
     ask = (
-        "import torch; from chita.solver.matrix.resident import peak_memory_bytes; "
+        "import torch; from chita.solver.matrix.memory import peak_memory_bytes; "
         "print(peak_memory_bytes(torch.device('cpu')))"
     )
     child = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ its rows come from plain autograd (`chita/curvature/row_by_row.py`). The same ho
 whose rows fail the checks of `chita/curvature/self_check.py`, which compare the rows of each run
 with plain autograd: a wrong rule costs time but does not change the result.
 
-`chita.register_gradient_rule` adds a rule; see `docs/how-to/add_a_layer.md`.
+`chita.register_gradient_rule` adds a rule; see `docs/howto/add_a_layer.md`.
 """
 
 from chita.curvature.per_sample import conv1d_hf, conv2d, linear

@@ -74,7 +74,7 @@ class VisionTransformer(nn.Module):
         self.encoder = Encoder((28 // PATCH) ** 2, blocks=3)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 1, 28, 28) images to (B, 10) logits."""
+        """Map (B, 1, 28, 28) images to (B, 10) logits."""
         logits: Tensor = self.encoder(self.patches(images).flatten(2).mT)
         return logits
 
@@ -89,7 +89,7 @@ class DepthwiseNet(nn.Module):
         self.fc = nn.Linear(64, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 1, 28, 28) images to (B, 10) logits."""
+        """Map (B, 1, 28, 28) images to (B, 10) logits."""
         logits: Tensor = self.fc(self.blocks(self.stem(images)).mean(dim=(2, 3)))
         return logits
 

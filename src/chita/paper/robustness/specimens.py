@@ -1,4 +1,4 @@
-"""The networks of `chita bench robustness`: those of the zoo, modified copies, and small networks."""
+"""The networks of `chita bench robustness`: from the zoo, modified copies, and small ones."""
 
 from __future__ import annotations
 

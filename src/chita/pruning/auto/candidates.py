@@ -66,7 +66,7 @@ class Axis(ABC):
 
 
 class MetricAxis(Axis):
-    """The metric in which weights and displacements are measured (`metrics.py`)."""
+    """The metric in which weights and displacements are measured (`pruning/metrics.py`)."""
 
     name, default = "metric", "plain"
 

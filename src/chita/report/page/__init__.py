@@ -1,1 +1,1 @@
-"""`chita report`: one page, whole in itself, on what a run left in its folder."""
+"""`chita report`: one self-contained HTML page about the results in a run folder."""

@@ -1,4 +1,4 @@
-"""The page of `chita bench`, and of the demonstration."""
+"""The page of `chita bench` and `chita demo`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from chita.report.page.parts import (
 from chita.report.page.views import OLD_NAMES, VIEWS, View
 
 Row = Mapping[str, Any]
-OURS = "CHITA"  # how the names of the paper's methods begin
+OURS = "CHITA"  # the prefix of the names of the paper's methods
 SPEAKING = ("network", "method", "choice", "schedule", "run")
 WHOLE = "whole"  # the curve of the rows without a block size
 
 
 def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
-    """Headline figures, and a section for each benchmark."""
+    """Return the page: headline figures, and a section for each benchmark."""
     order = [*VIEWS, *(b.name for b in benchmarks if b.name not in VIEWS)]
     benchmarks = sorted(benchmarks, key=lambda benchmark: order.index(benchmark.name))
     return {
@@ -40,7 +40,7 @@ def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
 
 
 def bench_section(benchmark: Benchmark) -> Part:
-    """The charts of a benchmark, and all of its rows."""
+    """Return the charts of a benchmark, and all of its rows."""
     views = VIEWS.get(OLD_NAMES.get(benchmark.name, benchmark.name), ())
     rows = [_with_titles(row) for row in benchmark.rows]
     return section(
@@ -52,7 +52,7 @@ def bench_section(benchmark: Benchmark) -> Part:
 
 
 def _best_accuracies(benchmark: Benchmark) -> list[Part]:
-    """The best accuracy at the highest sparsity of each network that the paper has figures for."""
+    """Return, for each network of the paper, the best accuracy at the highest sparsity."""
     known = [
         row
         for row in benchmark.rows
@@ -70,7 +70,7 @@ def _best_accuracies(benchmark: Benchmark) -> list[Part]:
 
 
 def _charts(view: View, rows: Sequence[Row]) -> list[Part]:
-    """A chart for each panel with figures of ours."""
+    """Return a chart for each panel that has results of ours."""
     drawn = [row for row in rows if view.where(row)]
     kinds = dict.fromkeys(_kind(row, view.curve) for row in drawn)
     ours_first = sorted(kinds, key=lambda kind: not kind.startswith(OURS))
@@ -98,7 +98,7 @@ def _chart(view: View, panel: str, rows: Sequence[Row], colours: Mapping[str, in
 
 
 def _curves(view: View, rows: Sequence[Row], colours: Mapping[str, int]) -> list[Part]:
-    """A curve for each kind of row and column of y, then the paper's dots."""
+    """Return a curve for each kind of row and column of y, then the paper's dots."""
     places = _places(view, rows)
     curves, published = [], []
     for kind in dict.fromkeys(_kind(row, view.curve) for row in rows):
@@ -128,13 +128,13 @@ def _points(view: View, rows: Sequence[Row], y: str, places: Sequence[Any]) -> l
 
 
 def _places(view: View, rows: Sequence[Row]) -> list[Any]:
-    """The values of x side by side: numbers by size, names as they come."""
+    """Return the values of x in order: numbers by size, names by first appearance."""
     values = list(dict.fromkeys(row.get(view.x) for row in rows))
     return sorted(values) if all(isinstance(value, int | float) for value in values) else values
 
 
 def _kind(row: Row, columns: Sequence[str]) -> str:
-    """What tells a row apart; a value that says little alone comes with the name of its column."""
+    """Return the name of a row's curve; a number is preceded by the name of its column."""
     words = []
     for column in columns:
         if row.get(column) is not None:
@@ -152,6 +152,6 @@ def _label(column: str) -> str:
 
 
 def _with_titles(row: Row) -> Row:
-    """The row with the paper's name of its method."""
+    """Return the row with the paper's name of its method."""
     method = row.get("method")
     return {**row, "method": paper.NAMES[method]} if method in paper.NAMES else row

@@ -1,4 +1,4 @@
-"""The charts that the pages of runs share: accuracy beside the paper's, and figures in turn."""
+"""The charts that the pages of runs share: accuracy, and curves by number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def accuracy_section(
     published: Mapping[str, Sequence[Part]],
     text: str = "",
 ) -> Part:
-    """This run beside the paper's points for its network.
+    """Return a section with this run and the paper's points for its network.
 
     Args:
-        title: of the chart.
-        record: of the run; its dense accuracy is a level.
+        title: the title of the chart.
+        record: the record of the run; its dense accuracy is a level.
         ours: the points of the run.
-        published: those of the paper's methods, by name; may be empty.
-        text: what to say of them.
+        published: the points of the paper's methods, by name; may be empty.
+        text: the text of the section.
     """
     dense = number(record, "dense_accuracy")
     curves = [
@@ -53,15 +53,15 @@ def by_number(
     what: str,
     note: Callable[[Mapping[str, Any]], str],
 ) -> Part:
-    """Some columns over the stages or epochs of a run.
+    """Return a chart of some columns over the stages or epochs of a run.
 
     Args:
-        title: of the chart.
-        y: its axis; a logarithmic one leaves out what is not above zero.
-        rows: one for each of them.
-        columns: the names of the curves, by those of the columns.
-        what: the column with their numbers, which are those of the rows without.
-        note: what to say of a point, from its row.
+        title: the title of the chart.
+        y: its axis; a logarithmic one omits values that are not positive.
+        rows: a row for each stage or epoch.
+        columns: the columns to draw, with the names of their curves.
+        what: the column of stage or epoch numbers; without it, rows are counted from 1.
+        note: returns the note of a point from its row.
     """
     curves = [
         series(

@@ -1,4 +1,4 @@
-"""What is read from the folder of a run."""
+"""Read the files of a run folder for its page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """NAME.json, and what NAME.md says before its first table."""
+    """The content of NAME.json, and the text of NAME.md before its first table."""
 
     name: str
     title: str
@@ -32,10 +32,10 @@ class Folder:
 
     Attributes:
         path: the folder.
-        record: of result.json; None for a benchmark.
-        config: of config.yaml; empty without one.
-        masks: the file, if there is one.
-        benchmarks: those that are written, by name.
+        record: the content of result.json; None for a benchmark.
+        config: the content of config.yaml; empty without the file.
+        masks: the file of the masks, if it exists.
+        benchmarks: the benchmarks in the folder, by name.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class Folder:
 
 
 def read_folder(path: Path) -> Folder:
-    """Read all that is known in a folder; an error if that is nothing."""
+    """Read the known files of a folder; raise an error if there are none."""
     if not path.is_dir():
         raise ChitaError(f"there is no folder {path}: give the --out of a prune, gradual or bench")
     result, config, masks = path / RESULT_FILE, path / CONFIG_FILE, path / MASKS_FILE
@@ -56,7 +56,7 @@ def read_folder(path: Path) -> Folder:
     if record is None and not benchmarks:
         check_finished(path)
         raise ChitaError(
-            f"nothing in {path} is known: expected {RESULT_FILE} of a finished prune or gradual, "
+            f"{path} contains no results: expected {RESULT_FILE} of a finished prune or gradual, "
             "or the NAME.json of a benchmark"
         )
     return Folder(
@@ -71,7 +71,7 @@ def read_folder(path: Path) -> Folder:
 def _read_record(path: Path) -> Record:
     record = _read_json(path)
     if not isinstance(record, dict) or not ("stages" in record or "epochs" in record):
-        raise ChitaError(f"{path} is no result of prune or gradual: no stages, no epochs in it")
+        raise ChitaError(f"{path} is not a result of prune or gradual: it has no stages or epochs")
     for name in ("stages", "epochs", "layers"):
         if not _is_table(record.get(name, [])):
             raise ChitaError(f"{path} is damaged: {name} is not a list of rows")
@@ -79,7 +79,7 @@ def _read_record(path: Path) -> Record:
 
 
 def _read_benchmark(path: Path) -> Benchmark | None:
-    """The benchmark in a file; None if the file is something else."""
+    """Return the benchmark in a file; None if the file is not one of a benchmark."""
     content = _read_json(path)
     if not isinstance(content, dict) or "benchmark" not in content:
         return None
@@ -96,7 +96,7 @@ def _read_benchmark(path: Path) -> Benchmark | None:
 
 
 def _introduction(markdown: str) -> str:
-    """The plain text between the title and the first table, picture or heading."""
+    """Return the plain text between the title and the first table, picture or heading."""
     lines: list[str] = []
     for line in markdown.splitlines()[1:]:
         if line.startswith(("|", "#", "!")):

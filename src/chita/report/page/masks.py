@@ -1,4 +1,4 @@
-"""The masks as small pictures: each cell is the share of weights kept in a patch of the matrix."""
+"""Masks as small images: each cell is the share of weights kept in a patch of the matrix."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import safetensors
 from chita.errors import ChitaError
 from chita.report.page.parts import Part
 
-SIDE = 128  # cells along a side of a square picture at most
-CELLS = 600_000  # in all pictures together: what keeps the page under 2 MB
+SIDE = 128  # the most cells along a side of a square image
+CELLS = 600_000  # the most cells in all images together, which keeps the page under 2 MB
 
 
 def mask_pictures(path: Path, order: Sequence[str] = ()) -> list[Part]:
-    """A picture of every mask, those named in `order` first.
+    """Return a picture of every mask, those named in `order` first.
 
     A mask of shape (o, i, ...) is flattened to the matrix (o, i * ...), and the matrix cut into
     height x width patches; cell (r, c) begins at row floor(r rows / height), and so for columns.
@@ -56,14 +56,14 @@ def _picture(name: str, mask: npt.NDArray[np.bool_], side: int) -> Part:
 
 
 def _grid(rows: int, columns: int, side: int) -> tuple[int, int]:
-    """At most side^2 cells, four times as long as a square's side at most."""
+    """Return height and width with at most side^2 cells, neither above four times `side`."""
     height = min(rows, side)
     width = min(columns, side * side // height, 4 * side)
     return min(rows, side * side // width, 4 * side), width
 
 
 def pool(matrix: npt.NDArray[np.bool_], height: int, width: int) -> npt.NDArray[np.float64]:
-    """The share of True in each of height x width patches of nearly equal size."""
+    """Return the share of True in each of height x width patches of nearly equal size."""
     rows, columns = matrix.shape
     tops = np.arange(height) * rows // height
     lefts = np.arange(width) * columns // width

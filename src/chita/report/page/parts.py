@@ -1,6 +1,6 @@
-"""What a page is made of: facts, sections, charts and tables, as plain dicts for its JSON.
+"""The parts of a page: facts, sections, charts and tables, as plain dicts for its JSON.
 
-A format says how the page writes a number, as our tables do: "share" (0.95 is 95.00%), "percent"
+A format defines how the page writes a number, as in our tables: "share" (0.95 is 95.00%), "percent"
 (96.88 is 96.88 %), "count", "seconds" and "number" (four digits).
 """
 
@@ -23,7 +23,7 @@ _DIGITS = {
 
 
 def fact(label: str, value: str, note: str = "") -> Part:
-    """A headline figure."""
+    """Return a headline figure."""
     return {"label": label, "value": value, "note": note}
 
 
@@ -35,7 +35,7 @@ def section(
     tables: Sequence[Part] = (),
     masks: Sequence[Part] = (),
 ) -> Part:
-    """A heading with what stands under it."""
+    """Return a section: a heading with its text, charts and tables."""
     return {
         "title": title,
         "text": text,
@@ -48,23 +48,23 @@ def section(
 def axis(
     label: str, form: str = "number", *, log: bool = False, names: Sequence[str] | None = None
 ) -> Part:
-    """An axis; with `names`, the values on it are places in that list."""
+    """Return an axis; with `names`, its values are indices into that list."""
     return {"label": label, "form": form, "log": log, "names": names and list(names)}
 
 
 def point(x: float, y: float, note: str = "", error: float | None = None) -> Part:
-    """A point, what more to say of it, and the standard error of y."""
+    """Return a point with a note and the standard error of y."""
     return {"x": x, "y": y, "note": note, "error": error}
 
 
 def series(name: str, points: Sequence[Part], *, style: str = "line", colour: int = 0) -> Part:
-    """Points of one kind.
+    """Return a series of points.
 
     Args:
-        name: in the legend.
-        points: in the order of x.
-        style: "line"; "bold" for ours among rivals; "dots" without a line; "paper" for hollow dots.
-        colour: a place in the page's palette, the same for one thing in all charts.
+        name: the name in the legend.
+        points: the points in the order of x.
+        style: "line"; "bold" for our methods; "dots" without a line; "paper" for hollow dots.
+        colour: an index into the page's palette, the same for one method in all charts.
     """
     return {"name": name, "points": list(points), "style": style, "colour": colour}
 
@@ -77,7 +77,7 @@ def lines(
     *,
     levels: Mapping[str, float] | None = None,
 ) -> Part:
-    """Curves over x, with horizontal levels by name."""
+    """Return a chart of curves over x, with named horizontal levels."""
     return {
         "kind": "lines",
         "title": title,
@@ -89,14 +89,14 @@ def lines(
 
 
 def bar(name: str, values: Sequence[float], text: str) -> Part:
-    """A bar of the parts' values, one after the other, and what to say of it."""
+    """Return a bar of the values of its parts, with a note."""
     return {"name": name, "values": list(values), "text": text}
 
 
 def bars(
     title: str, label: str, form: str, parts: Sequence[str], rows: Sequence[Part], full: float = 0
 ) -> Part:
-    """Bars of several parts; they end at `full`, or at the longest."""
+    """Return a chart of bars with several parts; its axis ends at `full` or at the longest bar."""
     return {
         "kind": "bars",
         "title": title,
@@ -109,14 +109,14 @@ def bars(
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, unfolded: bool = False) -> Part:
-    """Rows with all the columns that any of them has, in the order in which these appear."""
+    """Return a table with all columns of the rows, in the order of their first appearance."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[show(name, row.get(name)) for name in columns] for row in rows]
     return {"title": title, "columns": columns, "rows": cells, "unfolded": unfolded}
 
 
 def show(name: str, value: Any) -> str:
-    """A value as text, under the name of its column."""
+    """Format a value as text according to the name of its column."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -135,7 +135,7 @@ def show(name: str, value: Any) -> str:
 
 
 def number(row: Mapping[str, Any], name: str) -> float | None:
-    """A row's figure, if it has a finite one under that name."""
+    """Return the finite number in a column of a row, or None."""
     value = row.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -24,11 +24,11 @@ from chita.report.page.parts import (
 )
 from chita.report.page.remains import headline, lead, remains_sections
 
-SECONDS = "_seconds"  # how the columns of a stage that hold its times end
+SECONDS = "_seconds"  # the suffix of the columns with the times of a stage
 
 
 def prune_page(folder: Folder, record: Record) -> Part:
-    """Headline figures, and the sections of a one-shot run."""
+    """Return the page of a one-shot run: headline figures and sections."""
     network, method = str(record.get("network", "network")), str(record.get("method", "prune"))
     stages: Rows = record["stages"]
     return {
@@ -67,7 +67,7 @@ def _costs(record: Record) -> list[Part]:
 
 
 def _accuracy_section(record: Record, network: str) -> Part:
-    """This run beside the paper's curves for its network."""
+    """Return a section with this run and the paper's curves for its network."""
     sparsity, accuracy = number(record, "sparsity"), number(record, "accuracy")
     ours = [] if sparsity is None or accuracy is None else [point(sparsity, accuracy)]
     published = {
@@ -78,7 +78,7 @@ def _accuracy_section(record: Record, network: str) -> Part:
     }
     text = (
         f"The paper's figures are for its own dense network ({paper.DENSE[network]:.2f} %), "
-        "whatever was pruned here."
+        "not for the network pruned here."
         if published
         else ""
     )
@@ -110,12 +110,12 @@ def _stage_section(stages: Rows) -> Part:
 
 
 def _by_stage(title: str, y: Part, stages: Rows, columns: Mapping[str, str]) -> Part:
-    """Some columns over the stages; what a stage says in words goes with its points."""
+    """Return a chart of some columns over the stages; text columns become notes of the points."""
     return by_number(title, y, stages, columns, what="stage", note=_words)
 
 
 def _tried(stages: Rows) -> Part:
-    """The held-out loss of all that each stage tried, where it tells, and of what it chose."""
+    """Return a chart of the held-out losses of each stage's candidates, and of the chosen one."""
     tried, chosen = [], []
     for place, row in enumerate(stages, start=1):
         stage, loss = row.get("stage", place), number(row, "held_out_loss")
@@ -135,7 +135,7 @@ def _tried(stages: Rows) -> Part:
 
 
 def _row(stage: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The stage as a row of the table, which counts its candidates: the chart has each."""
+    """Return the stage as a row of the table, with the number of its candidates."""
     candidates = stage.get("candidates")
     return {**stage, "candidates": len(candidates)} if candidates else stage
 
@@ -145,7 +145,7 @@ def _words(row: Mapping[str, Any]) -> str:
 
 
 def _time_section(record: Record, stages: Rows) -> list[Part]:
-    """The parts of all seconds, and of each stage's: whatever of them the record tells apart."""
+    """Return charts of the seconds by part, in total and for each stage, if recorded."""
     charts = []
     seconds = record.get("seconds") or {}
     parts = {name: value for name in seconds if (value := number(seconds, name)) is not None}

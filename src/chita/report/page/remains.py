@@ -1,4 +1,4 @@
-"""The sections that all runs have: what is left of each layer, the masks, the settings."""
+"""The sections that all runs have: the layers, the masks and the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chita.report.page.parts import Part, bar, bars, fact, section, show, table
 
 
 def headline(record: Mapping[str, Any]) -> list[Part]:
-    """Accuracy, sparsity and pattern, where the record has them."""
+    """Return the facts accuracy, sparsity and pattern, if the record has them."""
     facts = []
     if isinstance(record.get("accuracy"), float):
         dense = record.get("dense_accuracy")
@@ -28,13 +28,18 @@ def headline(record: Mapping[str, Any]) -> list[Part]:
 
 
 def lead(command: str, record: Mapping[str, Any]) -> str:
-    """The command, and the data and seed where the record has them."""
+    """Return the command, and the data and seed if the record has them."""
     known = [f"{name} {record[name]}" for name in ("data", "seed") if record.get(name) is not None]
     return " · ".join([command, *known])
 
 
 def remains_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Layers, masks and settings. `layers` are those of the record; without, those of the masks."""
+    """Return the sections of layers, masks and settings.
+
+    Args:
+        folder: the files of the run.
+        layers: the layers of the record; if empty, those of the masks are used.
+    """
     names = [str(row.get("name")) for row in layers]
     pictures = [] if folder.masks is None else mask_pictures(folder.masks, names)
     rows = list(layers) or [_as_layer(picture) for picture in pictures]
@@ -43,8 +48,8 @@ def remains_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> lis
         sections.append(_layer_section(rows))
     if pictures:
         text = (
-            "Each weight tensor as a matrix of outputs by inputs. The stronger a cell, the more of "
-            "its weights are kept; large layers are drawn in patches."
+            "Each weight tensor as a matrix of outputs by inputs. A stronger cell keeps more of "
+            "its weights; large layers are drawn in patches."
         )
         sections.append(section("Masks", text, masks=pictures))
     sections.append(_settings_section(folder))
@@ -65,7 +70,7 @@ def _as_layer(picture: Part) -> Part:
 def _layer_section(rows: Sequence[Mapping[str, Any]]) -> Part:
     drawn = [
         bar(
-            str(row["name"]).removesuffix(".weight"),  # what tells layers apart fits a phone
+            str(row["name"]).removesuffix(".weight"),  # short names fit a phone
             [row["nonzeros"] / row["weights"]],
             f"{row['nonzeros']:,} of {row['weights']:,}",
         )

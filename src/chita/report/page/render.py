@@ -1,4 +1,4 @@
-"""The page itself: its data as JSON inside one HTML file, with the style and the script."""
+"""Render the page: one HTML file with its data as JSON, its style and its script."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SCRIPTS = ("dom", "scales", "cursor", "lines", "bars", "figure", "masks", "page"
 
 
 def write_page(folder: Path, out: Path | None = None) -> Path:
-    """Write the page on a run's folder, into it by default, and say where it is."""
+    """Write the page of a run folder, by default into the folder, and return its path."""
     out = out or folder / PAGE
     write_whole(out, render(page_data(read_folder(folder))).encode())
     return out
 
 
 def page_data(folder: Folder) -> Part:
-    """All that the page shows."""
+    """Return the content of the page."""
     if folder.record is None:
         page = bench_page(folder.benchmarks)
     else:
@@ -40,7 +40,7 @@ def page_data(folder: Folder) -> Part:
 
 
 def render(page: Part) -> str:
-    """The page as HTML. No text of a run can end the script element that holds the data."""
+    """Return the page as HTML; text of a run cannot end the script element with the data."""
     data = json.dumps(_plain(page), allow_nan=False, separators=(",", ":"))
     filled = {
         "title": html.escape(page["title"]),
@@ -52,7 +52,7 @@ def render(page: Part) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """The value with six digits of each float, and None for what JSON has no number for."""
+    """Return the value with floats rounded to six digits, and None for infinities and NaN."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, dict):

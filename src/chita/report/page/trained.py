@@ -15,7 +15,7 @@ PUBLISHED = {"mobilenetv1": published.MOBILENETV1, "resnet50": published.RESNET5
 
 
 def gradual_page(folder: Folder, record: Record) -> Part:
-    """Headline figures, and the sections of a network that was trained sparse."""
+    """Return the page of a gradual run: headline figures and sections."""
     network, method = str(record.get("network", "network")), str(record.get("method", "gradual"))
     title = record.get("method_title") or published.NAMES.get(method, method)
     epochs: Rows = record["epochs"]
@@ -37,7 +37,7 @@ def gradual_page(folder: Folder, record: Record) -> Part:
 
 
 def _accuracy_section(record: Record, network: str, epochs: Rows) -> Part:
-    """The epochs, beside the paper's points for the network."""
+    """Return a section with the epochs and the paper's points for the network."""
     ours = [
         point(x, y, f"epoch {row.get('epoch')}")
         for row in epochs

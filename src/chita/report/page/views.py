@@ -1,4 +1,4 @@
-"""Which charts a benchmark's rows are drawn as; one that is not known is a table only."""
+"""The charts of each benchmark; the rows of an unknown benchmark are shown only as a table."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class View:
     """One way to draw rows: a chart for each panel, a curve for each kind of row in it.
 
     Attributes:
-        title: of the charts.
-        x, y: columns; several in `y` are curves of their own.
+        title: the title of the charts.
+        x, y: the columns to draw; each column in `y` is a separate curve.
         x_form, y_form: their formats (see `parts`).
-        curve: the columns that tell the curves apart.
-        panel: the columns that tell the charts apart.
-        named: the values of x are names, side by side.
-        log_x, log_y: logarithmic axes.
-        joined: a line goes through the points.
-        where: the rows that are drawn.
+        curve: the columns that distinguish the curves.
+        panel: the columns that distinguish the charts.
+        named: whether the values of x are names.
+        log_x, log_y: whether the axes are logarithmic.
+        joined: whether a line connects the points.
+        where: selects the rows to draw.
     """
 
     title: str
