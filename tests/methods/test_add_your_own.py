@@ -31,7 +31,7 @@ from chita.solver.matrix.held import HeldMatrix
 from tests.paper.small import read_csv
 from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
 
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
+PAGES = Path(__file__).parents[2] / "docs" / "howto"
 MINE = """
 import chita
 from chita.curvature import NoCurvature

@@ -25,7 +25,7 @@ from chita.zoo import NETWORKS, Network, get
 IMAGE_FOLDER = "imagefolder:"
 
 
-@dataclass
+@dataclass(eq=False)  # compared and hashed by identity
 class Trained:
     """A network with its weights and its data, both of which are read on first use.
 
