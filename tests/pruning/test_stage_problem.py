@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from chita.pruning.auto.metrics import Shape
 from torch import Tensor
 
 import chita
 from chita.curvature.source import LocalModel
 from chita.model.layers import Axes
-from chita.pruning.metrics import METRICS, metric_scale
+from chita.pruning.metrics import METRICS, Shape, metric_scale
 from chita.pruning.stage_problem import Formulation, StageProblem
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT

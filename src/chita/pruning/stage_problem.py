@@ -8,8 +8,7 @@ from functools import cached_property
 from torch import Tensor
 
 from chita.curvature.source import LocalModel
-from chita.pruning.auto.metrics import Shape
-from chita.pruning.metrics import metric_scale
+from chita.pruning.metrics import Shape, metric_scale
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.constraints.constraint import Constraint, keep
 from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
