@@ -40,7 +40,7 @@ def contenders(network: str, *, quick: bool = False) -> list[Contender]:
 
 
 def as_published() -> list[Contender]:
-    """M-FAC's and WoodFisher's recursions, row by row, as their papers have them."""
+    """Return M-FAC and WoodFisher with row-by-row recursions, as in their papers."""
     recursion = Method("m-fac as published", Fisher, Surgeon(RowByRow))
     explicit = Method(
         "woodfisher as published", Fisher, Surgeon(Woodbury(at_once=1)), memory=woodbury_memory

@@ -117,7 +117,9 @@ class NetworkProblem:
         )
         solution = problem.solve(Formulation(options, block_size=block_size), lam)
         if not math.isfinite(solution.objective):
-            raise ChitaError(f"{method.name} gave no finite weights; lambda = {lam:g} is too small")
+            raise ChitaError(
+                f"{method.name} returned non-finite weights; lambda = {lam:g} is too small"
+            )
         if local is self.gradients:
             return solution
         with_gradients = Problem.build(self.gradients.matrix, self.w0, lam=lam, alpha=alpha)

@@ -203,7 +203,7 @@ def _imagenet(network: str, method: str) -> list[Setting]:
 
 
 def has_no_ridge(method: str) -> bool:
-    """Whether the method takes no lambda."""
+    """Return whether the method has no ridge lambda."""
     return not get_method(method).takes_ridge
 
 
