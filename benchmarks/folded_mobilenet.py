@@ -29,7 +29,7 @@ from chita.files.checkpoint import load_checkpoint
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
-from chita.pruning.metrics import Shape, lamp
+from chita.pruning.stage_problem import Shape, lamp
 from chita.solver.constraints.constraint import keep, top_k
 
 NETWORK = zoo.get("mobilenetv1-folded")

@@ -23,10 +23,10 @@ import torch.multiprocessing as mp
 
 import chita
 from chita import data, zoo
+from chita.curvature import fisher
 from chita.curvature.fisher import gradient_matrix
 from chita.files.checkpoint import load_checkpoint
 from chita.model.weights import Weights
-from chita.pruning import run
 
 METHODS = {"chita-bso": 1e-5, "chita-cd": 1e-3}
 
@@ -47,7 +47,7 @@ def measured_gradients(*args: Any, **keywords: Any) -> Any:
 def work(rank: int, size: int, folder: str, arguments: argparse.Namespace) -> None:
     torch.set_num_threads(max(1, 2 // size))
     dist.init_process_group("gloo", f"file://{folder}/{size}", rank=rank, world_size=size)
-    run.gradient_matrix = measured_gradients  # type: ignore[attr-defined]
+    fisher.gradient_matrix = measured_gradients  # type: ignore[attr-defined]
     network = zoo.get("resnet20")
     splits = data.load("cifar10")
     for method, ridge in METHODS.items():

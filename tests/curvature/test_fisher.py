@@ -15,9 +15,8 @@ from chita.curvature.fisher import gradient_matrix
 from chita.errors import ChitaError
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.held import Demand, HeldTarget, Target
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Target
 from tests.curvature.truth import Messages, brute_force, labels, normal
 from tests.support.messages import naming
 

@@ -12,9 +12,8 @@ from torch.nn import functional
 from chita.curvature.fisher import gradient_matrix
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.held import Demand, HeldTarget, Store
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Store
 from tests.curvature.truth import Messages, brute_force, labels, normal
 from tests.support.messages import says
 

@@ -12,7 +12,7 @@ from torch.optim import SGD
 
 import chita
 from chita import ChitaError, PruneResult
-from chita.curvature.row_by_row import unreached
+from chita.curvature.gradient_rows import unreached
 from chita.gradual import GradualPruner
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights

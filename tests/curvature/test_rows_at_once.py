@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from chita.curvature.batched import CHUNK_BYTES, row_bytes, rows_at_once, saved_tensors
+from chita.curvature.gradient_rows import CHUNK_BYTES, row_bytes, rows_at_once, saved_tensors
 from chita.model.hooks import owners
 from chita.model.weights import Weights
 

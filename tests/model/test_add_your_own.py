@@ -60,7 +60,7 @@ def test_the_rules_of_the_page_are_in_use_and_right(
             {"CenteredLinear": "centered_linear", "TransposedLinear": "transposed_linear"}[name]
         ]
     )
-    monkeypatch.setattr("chita.curvature.batched.any_layer", None)  # fails if it is needed
+    monkeypatch.setattr("chita.curvature.gradient_rows.any_layer", None)  # fails if it is needed
     model = nn.Sequential(layer, nn.Tanh(), nn.Linear(5, 3))
     assert_right(model, normal(6, 4), labels(6), batch=batch)
 

@@ -72,7 +72,8 @@ def test_schedules(tmp_path: Path) -> None:
 def test_schedules_tell_augmented_images_from_plain_ones(tmp_path: Path) -> None:
     """ResNet20's images are augmented in all meshes; the paper's mesh has plain ones too."""
     (subject,) = embedded(tmp_path).subjects.values()
-    resnet20 = replace(subject, name="resnet20", network=zoo.get("resnet20"))
+    trained = replace(subject.trained, network=zoo.get("resnet20"))
+    resnet20 = replace(subject, name="resnet20", trained=trained)
     keys = [cell.key for cell in Schedules().cells(Bench({"resnet20": resnet20}, 1))]
     images = {mesh: [k["images"] for k in keys if k["schedule"] == mesh] for mesh in MESHES}
     assert images.pop("exponential") == ["augmented", "plain"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from chita.model.layers import Axes
-from chita.pruning.metrics import FLOOR, OF_WEIGHTS, Shape, metric_scale
+from chita.pruning.stage_problem import FLOOR, OF_WEIGHTS, Shape, metric_scale
 from chita.solver.dead_columns import column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.held import HeldMatrix

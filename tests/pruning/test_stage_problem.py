@@ -12,8 +12,7 @@ from torch import Tensor
 import chita
 from chita.curvature.source import LocalModel
 from chita.model.layers import Axes
-from chita.pruning.metrics import METRICS, Shape, metric_scale
-from chita.pruning.stage_problem import Formulation, StageProblem
+from chita.pruning.stage_problem import METRICS, Formulation, Shape, StageProblem, metric_scale
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.division import Division

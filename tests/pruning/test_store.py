@@ -24,10 +24,9 @@ from chita.pruning.storage import SOLVES, plan_work
 from chita.solver.algorithm import Layout
 from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.held import Demand, HeldTarget, Store, Target
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Store, Target
 from chita.solver.options import Options
 from tests.support.messages import naming, says
 from tests.support.pruning import cut, digits, mlpnet, points, prune_quietly, seeded, tiny

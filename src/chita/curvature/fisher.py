@@ -10,8 +10,14 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.batched import row_bytes, rows_at_once, saved_tensors, write_rows
-from chita.curvature.row_by_row import Row, plain_row
+from chita.curvature.gradient_rows import (
+    Row,
+    plain_row,
+    row_bytes,
+    rows_at_once,
+    saved_tensors,
+    write_rows,
+)
 from chita.curvature.self_check import self_check
 from chita.curvature.source import CurvatureSource, LocalModel
 from chita.errors import ChitaError
@@ -23,8 +29,7 @@ from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.division import share_rows
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldTarget
-from chita.solver.matrix.target import Demand, Place, Store, Target
+from chita.solver.matrix.held import Demand, HeldTarget, Place, Store, Target
 
 logger = logging.getLogger(__name__)
 

@@ -18,14 +18,13 @@ import math
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.batched import Chunk, seen_outputs
+from chita.curvature.gradient_rows import Chunk, plain_row, seen_outputs
 from chita.curvature.per_sample.linear import BLOCK, GPU_BLOCK
-from chita.curvature.row_by_row import plain_row
 from chita.model.batch import Batch, map_tensors
 from chita.model.forward import run_model
 from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
-from chita.solver.matrix.target import Place
+from chita.solver.matrix.held import Place
 
 FLOOR = 1e-3  # of the norm over all weights; smaller gradients of a weight are rounding errors
 PART = 4  # check the outputs of one row in PART

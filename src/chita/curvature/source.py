@@ -18,8 +18,7 @@ from chita.model.losses import Loss
 from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix, HeldTarget
-from chita.solver.matrix.target import Store
+from chita.solver.matrix.held import HeldMatrix, HeldTarget, Store
 from chita.solver.ranks import ALONE, Ranks
 
 
@@ -83,24 +82,21 @@ class SampledModel:
         return 1 / self.batch
 
 
+@dataclass(frozen=True)
 class CurvatureSource(ABC):
     """Builds the local model of each stage.
 
     Attributes:
+        sampled: the model and its calibration samples.
         reads_samples: whether the source needs calibration samples. The local model of a source
             without samples has nothing that a ridge could regularise.
         uses_gradients: whether `LocalModel.matrix` holds gradients. If so, the objective, the
             metrics and the search for dead columns are defined, and A needs memory.
-
-    Args:
-        sampled: the model and its calibration samples.
     """
 
+    sampled: SampledModel
     reads_samples: ClassVar[bool] = True
     uses_gradients: ClassVar[bool] = False
-
-    def __init__(self, sampled: SampledModel) -> None:
-        self.sampled = sampled
 
     @abstractmethod
     def at(self, w0: Tensor) -> LocalModel:

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from chita.errors import ChitaError
 from chita.model.batch import parse_batch
 from chita.model.forward import device_of, modes_restored
+from chita.model.layers import batch_norm_layers
 
 
 @torch.no_grad()
@@ -40,11 +41,6 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-
-
-def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
-    """Return the batch norm layers that have running statistics."""
-    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
 
 
 def _run(model: nn.Module, layers: list[_BatchNorm], batches: Iterable[Any]) -> None:

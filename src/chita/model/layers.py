@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from chita.errors import ChitaError
@@ -276,3 +277,8 @@ register_layer(
     )
 )
 register_layer(LayerKind((nn.Embedding, nn.EmbeddingBag), weights=(), dense=("weight",)))
+
+
+def batch_norm_layers(model: nn.Module) -> list[_BatchNorm]:
+    """Return the batch norm layers that have running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]

@@ -17,8 +17,7 @@ from chita.model.stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.networks import Subject
 from chita.pruning.config import kept_weights
-from chita.pruning.metrics import Shape
-from chita.pruning.stage_problem import Formulation, StageProblem
+from chita.pruning.stage_problem import Formulation, Shape, StageProblem
 from chita.pruning.storage import check_memory
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT

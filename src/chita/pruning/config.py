@@ -179,7 +179,9 @@ def resolve_config(config: PruneConfig | None, overrides: Mapping[str, Any]) -> 
     if target is None:
         floor = Floor(given.get("max_loss_increase"), given.get("min_accuracy"))
         target = highest_sparsity(floor)
-    given["sparsity"], given["pattern"] = read_sparsity(target, given.get("pattern"))
+    given["sparsity"] = target
+    if isinstance(target, str):
+        given["sparsity"], given["pattern"] = read_sparsity(target, given.get("pattern"))
     return kind(**given)
 
 

@@ -26,7 +26,6 @@ from chita.errors import (
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
-from chita.pruning.metrics import METRICS
 from chita.pruning.option_text import (
     AUTO,
     read_ridge,
@@ -35,6 +34,7 @@ from chita.pruning.option_text import (
     read_text,
 )
 from chita.pruning.schedule import MESHES
+from chita.pruning.stage_problem import METRICS
 from chita.solver.constraints.pattern import parse_pattern
 from chita.solver.matrix.memory import parse_bytes
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.row_by_row import reached_weights
+from chita.curvature.gradient_rows import reached_weights
 from chita.curvature.source import LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.model.losses import Loss
@@ -23,13 +23,12 @@ from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
-from chita.pruning.metrics import Shape
 from chita.pruning.policy import policy_for
 from chita.pruning.repair import dense_means, repair
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import FinishedStages, StageFile, describe_run
 from chita.pruning.rows import RepairRow, StageRow
-from chita.pruning.stage_problem import StageProblem
+from chita.pruning.stage_problem import Shape, StageProblem
 from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.report.progress import stage_bar

@@ -21,11 +21,11 @@ from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
 from chita.solver.division import Division
-from chita.solver.matrix.held import hold
+from chita.solver.matrix.half import HalfTarget
+from chita.solver.matrix.held import HeldTarget, Store
 from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.shared import SharedTarget
-from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
 from chita.solver.solve import ALGORITHMS
 
@@ -189,7 +189,7 @@ def pick_store(
     """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
     if config.budget is None or not method.streams:
-        return partial(hold, dtype)
+        return HeldTarget if dtype is None else partial(HalfTarget, dtype=dtype)
     work = plan_work(method, layout, formulations, n=n, kept=kept, device=device)
     work = replace(work, solves=solves * work.solves)
     if config.drops_dead and work.batch is not None:

@@ -36,7 +36,7 @@ class Mine(Conv1D):  # type: ignore[misc]
 @pytest.mark.parametrize("kind", [Conv1D, Mine])
 def test_the_rule_is_used(monkeypatch: pytest.MonkeyPatch, kind: type[Conv1D]) -> None:
     assert rule_for(kind(3, 2)) is conv1d_hf.conv1d_hf
-    monkeypatch.setattr("chita.curvature.batched.any_layer", None)  # fails if it is needed
+    monkeypatch.setattr("chita.curvature.gradient_rows.any_layer", None)  # fails if it is needed
     monkeypatch.setattr("chita.curvature.per_sample.linear.BLOCK", 20)
     model = nn.Sequential(kind(6, 4), nn.Tanh(), nn.Linear(6, 3))
     assert_right(model, normal(6, 4), labels(6), batch=2)

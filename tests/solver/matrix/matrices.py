@@ -8,9 +8,8 @@ from torch import Tensor
 from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
 from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import HeldMatrix, HeldTarget
+from chita.solver.matrix.held import Demand, HeldMatrix, HeldTarget, Target
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Target
 
 N, P = 23, CHUNK + 700  # more than one chunk
 

@@ -12,10 +12,9 @@ from chita.errors import ChitaError
 from chita.solver.matrix import plan
 from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.held import Demand, HeldTarget, Target
 from chita.solver.matrix.plan import Disk, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Target
 from tests.support.messages import naming, says
 
 GB = 10**9

@@ -2,8 +2,8 @@
 
 import torch
 
+from chita.solver.matrix.held import Target
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Target
 from tests.solver.matrix.matrices import P, demand_of, dense, write
 
 

@@ -107,7 +107,7 @@ def _draw_signals(count: int, generator: torch.Generator) -> Samples:
     return (size * forms[labels, torch.arange(count)] + noise).unsqueeze(1), labels
 
 
-BATCH, LEARNING_RATE = 64, 3e-3
+TRAINING_BATCH, LEARNING_RATE = 64, 3e-3
 
 
 def train_small(model: nn.Module, samples: Samples, epochs: int) -> None:
@@ -115,11 +115,13 @@ def train_small(model: nn.Module, samples: Samples, epochs: int) -> None:
     generator = torch.Generator().manual_seed(0)
     _initialise(model, generator)
     model.train()
-    steps = epochs * -(-len(samples[1]) // BATCH)
+    steps = epochs * -(-len(samples[1]) // TRAINING_BATCH)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, steps)
     for _ in range(epochs):
-        for inputs, labels in in_batches(shuffled(samples, generator), BATCH, torch.device("cpu")):
+        for inputs, labels in in_batches(
+            shuffled(samples, generator), TRAINING_BATCH, torch.device("cpu")
+        ):
             optimizer.zero_grad()
             cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -19,10 +19,9 @@ from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
-from chita.solver.matrix.held import HeldTarget
+from chita.solver.matrix.held import HeldTarget, Store
 from chita.solver.matrix.memory import ENTRY
 from chita.solver.matrix.shared import SharedTarget
-from chita.solver.matrix.target import Store
 from chita.solver.ranks import Ranks
 from chita.zoo.training import initialise
 

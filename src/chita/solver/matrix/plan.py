@@ -15,11 +15,10 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.matrix.file import PIECE_BYTES, FileTarget
-from chita.solver.matrix.half import BUFFER_BYTES
-from chita.solver.matrix.held import hold
+from chita.solver.matrix.half import BUFFER_BYTES, HalfTarget
+from chita.solver.matrix.held import Demand, HeldTarget, Store, Target
 from chita.solver.matrix.memory import format_bytes, resident_bytes
 from chita.solver.matrix.recomputed import WindowTarget
-from chita.solver.matrix.target import Demand, Store, Target
 
 logger = logging.getLogger(__name__)
 
@@ -255,3 +254,8 @@ def _pass(demand: Demand, rows: int) -> int:
 def _gradients(demand: Demand) -> float:
     """Return the seconds of a pass over the samples."""
     return demand.rows * demand.row_seconds
+
+
+def hold(dtype: torch.dtype | None, demand: Demand) -> Target:
+    """Return a target that holds A in memory, in half precision if `dtype` is given."""
+    return HeldTarget(demand) if dtype is None else HalfTarget(demand, dtype)

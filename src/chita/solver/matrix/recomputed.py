@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix, HeldTarget
-from chita.solver.matrix.target import Demand, Target
+from chita.solver.matrix.held import Demand, HeldMatrix, HeldTarget, Target
 
 
 class WindowTarget(HeldTarget):
