@@ -47,7 +47,7 @@ def measured_gradients(*args: Any, **keywords: Any) -> Any:
 def work(rank: int, size: int, folder: str, arguments: argparse.Namespace) -> None:
     torch.set_num_threads(max(1, 2 // size))
     dist.init_process_group("gloo", f"file://{folder}/{size}", rank=rank, world_size=size)
-    fisher.gradient_matrix = measured_gradients  # type: ignore[attr-defined]
+    fisher.gradient_matrix = measured_gradients
     network = zoo.get("resnet20")
     splits = data.load("cifar10")
     for method, ridge in METHODS.items():

@@ -1,5 +1,6 @@
 """chita: prune trained neural networks by combinatorial optimisation."""
 
+from chita import data, gradual, zoo
 from chita.curvature.per_sample import register_gradient_rule
 from chita.deploy.fast import Accelerated, accelerate
 from chita.deploy.onnx_file import export_onnx
@@ -28,7 +29,9 @@ __all__ = [
     "Solution",
     "accelerate",
     "apply_masks",
+    "data",
     "export_onnx",
+    "gradual",
     "load",
     "prune",
     "register_gradient_rule",
@@ -37,4 +40,5 @@ __all__ = [
     "save",
     "sensitivity",
     "solve",
+    "zoo",
 ]

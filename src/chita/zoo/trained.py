@@ -20,7 +20,7 @@ from chita.data.fetch import Progress
 from chita.errors import ChitaError
 from chita.files.checkpoint import load_checkpoint
 from chita.files.run_folder import CONFIG_FILE, model_file
-from chita.zoo import NETWORKS, Network, get
+from chita.zoo.networks import NETWORKS, Network, get
 
 IMAGE_FOLDER = "imagefolder:"
 
@@ -125,7 +125,7 @@ def find_trained(source: str, network: str | None = None) -> tuple[Network, Path
 
 
 def open_trained(
-    network: Network,
+    network: Network | str,
     checkpoint: Path | None = None,
     data_name: str | None = None,
     *,
@@ -138,7 +138,7 @@ def open_trained(
     """Open a network; nothing is read yet, but wrong arguments raise an error.
 
     Args:
-        network: a network of the zoo.
+        network: a network of the zoo, or its name.
         checkpoint: the weights, a file or a run folder; by default those that ship with chita.
         data_name: the data set; by default the one that belongs to the weights.
         val_split: the share of an image folder to test on.
@@ -147,6 +147,7 @@ def open_trained(
         fresh: keep the weights that `network.build` draws, without training.
         with_data: False for a caller that needs the model alone.
     """
+    network = get(network) if isinstance(network, str) else network
     name = _pick_data(network, data_name, checkpoint) if with_data else None
     if val_split is not None and network.preprocessing is None:
         raise ChitaError(f"--val-split is for --data {IMAGE_FOLDER}DIR, got {val_split} and {name}")
