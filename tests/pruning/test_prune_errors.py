@@ -89,7 +89,7 @@ def test_seed(seed: Any) -> None:
 def test_names() -> None:
     refuse(naming("method", "'chita++'", "'magnitude'", "'x'"), method="x")
     refuse(naming("solver", ["bso", "cd"], "'iht'"), solver="iht", method="chita++")
-    refuse(naming("solver='cd'", "'chita++'", "'magnitude'"), solver="cd", method="magnitude")
+    refuse(naming("solver='cd'", "chita++", "'magnitude'"), solver="cd", method="magnitude")
     refuse(naming("schedule", "'constant'", "'cubic'"), schedule="cubic")
 
 
