@@ -25,8 +25,8 @@ from chita.deploy.timing import timed
 from chita.methods.chita import CHITA_BSO
 from chita.model.weights import Weights
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
-from chita.solver.iht import refine_by_backsolve
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.iht_active_set import refine_by_backsolve
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.problem import Problem
 from chita.solver.solve import iht_support, solve_problem
 from chita.zoo import NETWORKS

@@ -31,7 +31,7 @@ from chita.solver.algorithm import Layout
 from chita.solver.blocks.batched_algebra import times
 from chita.solver.blocks.batched_problem import BatchedProblem
 from chita.solver.blocks.independent import side_by_side
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.solve import ALGORITHMS, batched_bso, solve_problem

@@ -23,12 +23,12 @@ from rich.table import Table
 from chita.curvature.fisher import gradient_matrix
 from chita.deploy.timing import timed
 from chita.files.checkpoint import load_checkpoint
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.backsolve import backsolve
 from chita.solver.coordinate_descent import CoordinateDescent
-from chita.solver.iht import step_rule
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.iht_active_set import step_rule
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Iterate, Problem
 from chita.solver.solve import solve

@@ -114,6 +114,7 @@ def run_shell(block: Block) -> None:
 BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language in PYTHON | SHELL]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     dict.fromkeys(block.page for block in BLOCKS),
@@ -146,6 +147,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert [page for page in pages if page not in navigation] == []
 
 
+@pytest.mark.slow
 def test_cli_reference_has_every_command() -> None:
     text = runpy.run_path(str(ROOT / "tools/cli_reference.py"))["render"]()
     names = [command.name for command in app.registered_commands]

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
 from chita.errors import ChitaError
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.matrix.held import Demand, HeldTarget, Target
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Target
 from chita.solver.matrix.recomputed import WindowTarget
 from tests.curvature.truth import Messages, brute_force, labels, normal
 from tests.support.messages import naming

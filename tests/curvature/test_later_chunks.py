@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.matrix.held import Demand, HeldTarget, Store
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Store
 from chita.solver.matrix.recomputed import WindowTarget
 from tests.curvature.truth import Messages, brute_force, labels, normal
 from tests.support.messages import says

@@ -16,7 +16,7 @@ from torch.nn import functional
 from chita.curvature.layer_inputs import input_moments
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import head, labels, normal
 from tests.support.messages import naming
@@ -91,7 +91,7 @@ def test_convolutions(
     )
     x = normal(3, 2 * groups, 6, 7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("chita.model.windows.WINDOW_ENTRIES", room)
+        patch.setattr("chita.model.conv_windows.WINDOW_ENTRIES", room)
         found = moments(nn.Sequential(conv, nn.Tanh(), head(groups)), x)["0.weight"]
     expected = torch.stack([mean_outer(inputs) for inputs in conv_inputs(conv, x)])
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from chita.curvature import CurvatureSource, Fisher, LayerInputs, NoCurvature, SampledModel
 from chita.model.distill import distilled
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from tests.support.pruning import cut, points, tiny
 

@@ -13,10 +13,10 @@ import chita
 from chita.data import Batches
 from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
+from chita.gradual.epoch_batches import Feed, drawing, seed_of
 from chita.gradual.epoch_file import EpochFile
-from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import History
-from chita.gradual.methods import METHODS
+from chita.gradual.registry import METHODS
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chita.methods.inverse import all_blocks
+from chita.methods.surgeon_inverse import all_blocks
 from chita.solver.algorithm import Layout
 from chita.solver.problem import Problem
 

@@ -23,11 +23,11 @@ from chita.methods import BUILT_IN, METHODS, get_method, method_names, registry
 from chita.methods.chita import CHITA_BSO
 from chita.methods.magnitude import MAGNITUDE
 from chita.methods.obd import OBD
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
 from chita.paper.table1 import Table1
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from tests.paper.small import read_csv
 from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
 

@@ -9,7 +9,7 @@ import chita
 from chita.curvature import NoCurvature
 from chita.methods.magnitude import MAGNITUDE, MAGNITUDE_UNIFORM
 from chita.solver.algorithm import Layout
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.solve import solve_problem

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from chita.methods import m_fac as module
-from chita.methods.inverse import BlockDiagonal
 from chita.methods.m_fac import RowByRow, SampleSpace, WeightSpace, matrix_free, matrix_free_memory
+from chita.methods.surgeon_inverse import BlockDiagonal
 from chita.solver.algorithm import Layout
-from chita.solver.blocks.batch import BlockBatch
+from chita.solver.blocks.block_batch import BlockBatch
 from tests.methods.dense import dense_inverse
 from tests.solver.problems import random_problem
 

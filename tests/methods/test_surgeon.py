@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.methods.inverse import Invert
 from chita.methods.m_fac import RowByRow, matrix_free
 from chita.methods.obd import diagonal
 from chita.methods.surgeon import Surgeon
+from chita.methods.surgeon_inverse import Invert
 from chita.methods.woodfisher import Woodbury
 from chita.solver.algorithm import Layout
 from chita.solver.options import Options

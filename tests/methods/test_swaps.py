@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chita.methods import cbs as swaps
 from chita.methods.cbs import Toggles, disjoint_swaps, perturbed, swap_round, swap_support
-from chita.methods.inverse import square_norms
+from chita.methods.surgeon_inverse import square_norms
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from tests.solver.problems import dense_objective, random_problem

@@ -6,7 +6,7 @@ import torch
 
 from chita.methods.woodfisher import Woodbury, woodbury_memory
 from chita.solver.algorithm import Layout
-from chita.solver.blocks.batch import BlockBatch
+from chita.solver.blocks.block_batch import BlockBatch
 from tests.solver.problems import random_problem
 
 

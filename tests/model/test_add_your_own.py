@@ -17,7 +17,7 @@ from chita.curvature.per_sample import Call, Piece, registry
 from chita.errors import ChitaError
 from chita.model import layers
 from chita.model.counts import multiply_adds
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights, weight_axes
 from tests.curvature.truth import Messages, assert_right, labels, normal
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from chita.model.batch import parse_batch
 from chita.model.losses import mean_loss, part_losses
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from tests.curvature.truth import labels, normal
 
 

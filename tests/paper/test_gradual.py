@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from chita.gradual.methods import METHODS
+from chita.gradual.registry import METHODS
 from chita.paper import gradual as module
 from chita.paper.benchmark import run_benchmark
 from chita.paper.gradual import Gradual

@@ -13,7 +13,7 @@ from chita.model.layers import Axes
 from chita.pruning.stage_problem import FLOOR, OF_WEIGHTS, Shape, metric_scale
 from chita.solver.dead_columns import column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.matrix.scaled import ScaledMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem

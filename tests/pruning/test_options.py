@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 import chita
 from chita import ChitaError, PruneConfig
-from chita.cli.options import read_options, with_prune_options
+from chita.cli.prune_options import read_options, with_prune_options
 from chita.errors import is_count
 from chita.pruning.config import resolve_config
-from chita.pruning.declaration import describe_options, must_be, option, options_of
+from chita.pruning.option_declaration import describe_options, must_be, option, options_of
 from tests.support.pruning import cut, points, tiny
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import chita
 from chita.model.accuracy import accuracy
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig, kept_weights

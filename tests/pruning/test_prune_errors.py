@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import chita
 from chita import ChitaError
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
 from tests.support.messages import naming

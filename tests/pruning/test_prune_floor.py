@@ -29,6 +29,9 @@ from tests.support.pruning import (
     tiny,
 )
 
+pytestmark = pytest.mark.slow
+
+
 ROWS: dict[str, Any] = {"samples": 100, "batch": 4}  # of 600 digits; 100 choose, 100 measure
 
 

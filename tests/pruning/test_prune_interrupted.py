@@ -14,6 +14,9 @@ import chita
 from chita.model.weights import Weights
 from tests.support.pruning import cut, points, tiny
 
+pytestmark = pytest.mark.slow
+
+
 STAGES: dict[str, Any] = {"sparsity": 0.9, "batch": 2, "stages": 4, "progress": False}
 KEYWORDS: dict[str, Any] = {"method": "chita++", **STAGES}
 

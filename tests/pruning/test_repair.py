@@ -12,7 +12,7 @@ from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.weights import Weights
 from chita.pruning.held_out import PartLosses
 from chita.pruning.repair import BATCH_NORM, BIASES, DenseMeans, repair
-from chita.pruning.rows import RepairRow
+from chita.pruning.result_rows import RepairRow
 from tests.support.messages import says
 from tests.support.part_losses import losses
 

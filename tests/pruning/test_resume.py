@@ -16,6 +16,8 @@ from chita.pruning.resume import StageFile
 from tests.support.interrupting import STAGES, interrupt_at, passes, prune
 from tests.support.pruning import STAGED, Again, Watch, cut, points, same, snapshot, tiny
 
+pytestmark = pytest.mark.slow
+
 
 def untimed(result: PruneResult) -> list[dict[str, Any]]:
     rows = [asdict(row) for row in result.stages]

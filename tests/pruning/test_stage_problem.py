@@ -16,7 +16,7 @@ from chita.pruning.stage_problem import METRICS, Formulation, Shape, StageProble
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.division import Division
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.ranks import ALONE
 from chita.solver.solve import ALGORITHMS

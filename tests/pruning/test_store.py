@@ -17,14 +17,14 @@ from torch import nn
 
 from chita import ChitaError
 from chita.methods import get_method
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.stage_problem import Formulation
 from chita.pruning.storage import SOLVES, plan_work
 from chita.solver.algorithm import Layout
-from chita.solver.matrix.file import FileTarget
-from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import Demand, HeldTarget, Store, Target
+from chita.solver.matrix.half_precision import HalfTarget
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Store, Target
+from chita.solver.matrix.on_disk import FileTarget
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
 from chita.solver.options import Options

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.problem import Iterate, Problem
 
 

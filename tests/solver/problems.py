@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.problem import Iterate, Problem
 
 Array = NDArray[np.float64]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita.solver.constraints.constraint import top_k
-from chita.solver.iht import (
+from chita.solver.iht_active_set import (
     active_set,
     iht_cycles,
     no_refinement,
@@ -12,7 +12,7 @@ from chita.solver.iht import (
     refine_by_descent,
     step_outside,
 )
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Problem
 from tests.solver.problems import dense_objective, random_problem

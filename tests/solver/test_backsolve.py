@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chita.errors import ChitaError
 from chita.solver.backsolve import backsolve, damped_solve
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.problem import Problem
 from tests.solver.problems import dense_minimiser, dense_objective, random_problem
 

@@ -7,9 +7,9 @@ import torch
 
 import chita
 from chita.curvature.fisher import gradient_matrix
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
-from chita.solver.iht import shrink_support
+from chita.solver.iht_active_set import shrink_support
 from chita.solver.problem import Problem
 from tests.solver.problems import brute_force, dense_minimiser, dense_objective, random_problem
 from tests.support.pruning import digits, mlpnet

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from chita.solver.coordinate_descent import BLOCK, CoordinateDescent, coordinate_descent
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.problem import Iterate, Problem
 from tests.solver.problems import dense_minimiser, dense_objective, random_problem
 

@@ -18,7 +18,7 @@ from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.constraints.n_of_m import Groups
 from chita.solver.constraints.tiles import Tiles
 from chita.solver.dead_columns import DeadColumns, column_sizes
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.solve import ALGORITHMS, Solution, solve_problem

@@ -13,7 +13,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import top_k
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.ranks import ALONE, Ranks, joined_ranks

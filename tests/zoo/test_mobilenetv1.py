@@ -77,6 +77,7 @@ def test_same_padding_is_tensorflows(stride: int, shape: tuple[int, int]) -> Non
     assert torch.allclose(block(images), expected)
 
 
+@pytest.mark.slow
 def test_folded_network_knows_imagenet(tmp_path: Path) -> None:
     """71.4 % of the whole validation set are right; of these 50 pictures, about two thirds."""
     pictures = SHARED / "data/imagenet-val2"

@@ -79,6 +79,7 @@ def test_mlpnet_has_the_papers_accuracy() -> None:
     assert accuracy(model, data.Batches(data.load("mnist").test, 1000)) == 93.97
 
 
+@pytest.mark.slow
 def test_resnet20_learns_its_statistics_from_augmented_images() -> None:
     """All of CIFAR-10 gives 91.4 %; a tenth of it is close and takes seconds."""
     if locate(SOURCES["cifar10"]) is None:

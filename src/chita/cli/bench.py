@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from chita.cli.imports import Imports
+from chita.cli.import_option import Imports
 from chita.cli.launch import pick_device
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
@@ -28,7 +28,7 @@ from chita.paper.stepsize import StepSize
 from chita.paper.table1 import Table1
 from chita.report.console import show
 from chita.report.figures import new_figure
-from chita.report.page.views import OLD_NAMES
+from chita.report.page.benchmark_charts import OLD_NAMES
 
 SEEDS, QUICK_SEEDS = 5, 1
 TRAINING_SEEDS = 3  # for benchmarks whose cells are trainings of many epochs

@@ -15,12 +15,12 @@ from chita import zoo
 from chita.cli.launch import open_with_data, resumable
 from chita.cli.shared_options import AsJson, DataName, Device, NetworkName, Seed, ValSplit
 from chita.errors import ChitaError
+from chita.files.atomic import write_csv
 from chita.files.run_folder import write_run
-from chita.files.whole import write_csv
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.history import History, draw_history
-from chita.gradual.methods import METHODS, get_method
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
+from chita.gradual.registry import METHODS, get_method
 from chita.gradual.trainer import train_sparse
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import track
 
 from chita import zoo
-from chita.cli.imports import Imports
+from chita.cli.import_option import Imports
 from chita.cli.launch import open_with_data, resumable
-from chita.cli.options import read_options, with_prune_options
+from chita.cli.prune_options import read_options, with_prune_options
 from chita.cli.shared_options import (
     AsJson,
     DataName,

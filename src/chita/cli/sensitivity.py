@@ -21,8 +21,8 @@ from chita.cli.shared_options import (
     ValSplit,
 )
 from chita.errors import ChitaError
+from chita.files.atomic import write_csv, write_json
 from chita.files.run_folder import prepare_folder
-from chita.files.whole import write_csv, write_json
 from chita.pruning.sensitivity.advice import advise
 from chita.pruning.sensitivity.measure import LADDER, sensitivity
 from chita.pruning.sensitivity.show import draw_sensitivity, sensitivity_table

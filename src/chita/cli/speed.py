@@ -13,8 +13,8 @@ from chita.cli.shared_options import AsJson, Device, Source, SourceNetwork
 from chita.deploy.fast.accelerate import choices_table
 from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
+from chita.files.atomic import write_json
 from chita.files.run_folder import prepare_file
-from chita.files.whole import write_json
 from chita.report.console import show, show_json
 from chita.zoo.trained import find_trained, open_trained, random_images
 

@@ -25,11 +25,11 @@ from chita.model.batch import Batch, tensors_of
 from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
 from chita.model.losses import Loss
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.division import share_rows
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import Demand, HeldTarget, Place, Store, Target
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Place, Store, Target
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from chita.model.forward import differentiable, evaluating, logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, batch_loss, row_losses
 from chita.model.weights import Weight, Weights
-from chita.solver.matrix.held import Place
+from chita.solver.matrix.in_memory import Place
 
 logger = logging.getLogger(__name__)
 

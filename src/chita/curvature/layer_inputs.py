@@ -19,7 +19,7 @@ from chita.model.forward import evaluating
 from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
 from chita.model.layers import kind_of
 from chita.model.losses import Loss, batch_loss
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weight, Weights
 
 CHUNK = 64  # samples in a forward pass

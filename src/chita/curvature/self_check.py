@@ -24,7 +24,7 @@ from chita.model.batch import Batch, map_tensors
 from chita.model.forward import run_model
 from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
-from chita.solver.matrix.held import Place
+from chita.solver.matrix.in_memory import Place
 
 FLOOR = 1e-3  # of the norm over all weights; smaller gradients of a weight are rounding errors
 PART = 4  # check the outputs of one row in PART

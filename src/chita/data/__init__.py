@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chita.data.dataset import Batches, ImageData, Images, Splits
-from chita.data.embed import SLICE_NAME, read_slice
+from chita.data.embedded_mnist import SLICE_NAME, read_slice
 from chita.data.fetch import Progress, get
 from chita.data.image_folder import image_folder
 from chita.data.preprocessing import Preprocessing, RandomResizedCrop

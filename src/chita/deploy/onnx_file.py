@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from chita.deploy.example import check_example, difference, rounding
+from chita.deploy.example_input import check_example, difference, rounding
 from chita.errors import ChitaError
+from chita.files.atomic import as_path, write_whole
 from chita.files.run_folder import prepare_file
-from chita.files.whole import as_path, write_whole
 from chita.model.batch import map_tensors, tensors_of
 from chita.model.forward import Example, evaluating
 

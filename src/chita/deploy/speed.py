@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from chita.deploy.example import agrees, check_example, difference
+from chita.deploy.example_input import agrees, check_example, difference
 from chita.deploy.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
 from chita.deploy.fast.forms import FORMS
 from chita.deploy.onnx_file import onnx_bytes, open_onnx, run_onnx

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.files.atomic import write_whole
 from chita.files.fit import check_fit
 from chita.files.packed.container import is_packed
 from chita.files.packed.read import read_packed
-from chita.files.whole import write_whole
 
 _PICKLED = (".pt", ".pth")
 _WRAPPERS = ("state_dict", "model")

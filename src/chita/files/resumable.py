@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from chita.errors import ChitaError
+from chita.files.atomic import sweep
 from chita.files.run_folder import prepare_folder
-from chita.files.whole import sweep
 
 logger = logging.getLogger(__name__)
 

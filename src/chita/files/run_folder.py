@@ -11,8 +11,8 @@ import yaml
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.files.atomic import write_json, write_whole
 from chita.files.checkpoint import save_checkpoint
-from chita.files.whole import write_json, write_whole
 
 MODEL_FILE = "model.safetensors"
 MASKS_FILE = "masks.safetensors"

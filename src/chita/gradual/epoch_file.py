@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from chita.files.atomic import write_whole
 from chita.files.resumable import Kept, ResumableRun
 from chita.files.run_folder import EPOCH_FILE
-from chita.files.whole import write_whole
 from chita.gradual.history import EpochRow
 
 

@@ -19,7 +19,7 @@ from chita.model.forward import unwrapped
 from chita.model.losses import Loss
 from chita.model.weights import apply_masks, check_model
 from chita.pruning.config import PruneConfig
-from chita.pruning.declaration import check_names, options_of
+from chita.pruning.option_declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import fingerprint

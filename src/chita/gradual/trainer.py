@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches, Images, Splits
 from chita.errors import ChitaError
+from chita.gradual.epoch_batches import Feed, drawing, seed_of
 from chita.gradual.epoch_file import EpochFile, FinishedEpochs
-from chita.gradual.feed import Feed, drawing, seed_of
 from chita.gradual.history import EpochRow, History
-from chita.gradual.methods import get_method, make_sparsifier
 from chita.gradual.recipe import GradualRecipe
+from chita.gradual.registry import get_method, make_sparsifier
 from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Pass, Step, fastest
@@ -61,7 +61,7 @@ def train_sparse(
         model: the trained model; a method that trains from scratch initialises it first.
         data: the training images, and the test images for the accuracy after each epoch.
         recipe: the training recipe.
-        method: a name in `chita.gradual.methods.METHODS`, or "dense", with a sparsity of 0.
+        method: a name in `chita.gradual.registry.METHODS`, or "dense", with a sparsity of 0.
         sparsity: the share of the prunable weights that are zero at the end, in [0, 1).
         seed: the random seed.
         device: the device to train on.

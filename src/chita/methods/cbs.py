@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from chita.curvature.fisher import Fisher
-from chita.methods.inverse import square_norms
 from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
+from chita.methods.surgeon_inverse import square_norms
 from chita.solver.algorithm import SupportThenUpdate
 from chita.solver.constraints.constraint import top_k
-from chita.solver.iht import refine_by_backsolve
+from chita.solver.iht_active_set import refine_by_backsolve
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from chita.curvature.layer_inputs import LayerInputs
-from chita.methods.inverse import cholesky
 from chita.methods.registry import Method
+from chita.methods.surgeon_inverse import cholesky
 from chita.solver.algorithm import Layout, begin
 from chita.solver.constraints.layer_counts import top_k_by_layer
 from chita.solver.options import Options, Trace

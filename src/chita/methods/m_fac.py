@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from chita.curvature.fisher import Fisher
-from chita.methods.inverse import Inverse, all_blocks, cholesky, require_ridge
 from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
+from chita.methods.surgeon_inverse import Inverse, all_blocks, cholesky, require_ridge
 from chita.solver.algorithm import Layout
 from chita.solver.backsolve import gram_dtype
-from chita.solver.blocks.batch import BlockBatch
 from chita.solver.blocks.batched_algebra import lower_gram, times
+from chita.solver.blocks.block_batch import BlockBatch
 from chita.solver.matrix.gradient_matrix import CHUNK
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.matrix.memory import FACTOR_ENTRY
 from chita.solver.problem import Problem
 

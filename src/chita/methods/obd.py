@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from chita.curvature.fisher import Fisher
-from chita.methods.inverse import square_norms
 from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
-from chita.solver.blocks.batch import BlockBatch
+from chita.methods.surgeon_inverse import square_norms
+from chita.solver.blocks.block_batch import BlockBatch
 from chita.solver.problem import Problem
 
 

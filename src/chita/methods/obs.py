@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from chita.curvature.fisher import Fisher
-from chita.methods.inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.methods.m_fac import explained
 from chita.methods.registry import Method
 from chita.methods.surgeon import WithoutFirstOrder
+from chita.methods.surgeon_inverse import all_blocks, cholesky, require_ridge, square_norms
 from chita.solver.algorithm import Layout, begin
 from chita.solver.blocks.independent import alone, one_by_one, solve_independent
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix

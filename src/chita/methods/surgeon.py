@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from chita.methods.inverse import BlockDiagonal, Invert, square_norms
+from chita.methods.surgeon_inverse import BlockDiagonal, Invert, square_norms
 from chita.solver.algorithm import Algorithm, Layout, begin
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem

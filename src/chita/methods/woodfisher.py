@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from chita.curvature.fisher import Fisher
-from chita.methods.inverse import all_blocks, cholesky, require_ridge
 from chita.methods.registry import Method
 from chita.methods.surgeon import Surgeon
+from chita.methods.surgeon_inverse import all_blocks, cholesky, require_ridge
 from chita.solver.algorithm import Layout
-from chita.solver.blocks.batch import BlockBatch
 from chita.solver.blocks.batched_algebra import times
+from chita.solver.blocks.block_batch import BlockBatch
 from chita.solver.matrix.memory import ENTRY
 from chita.solver.problem import Problem
 

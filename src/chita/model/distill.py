@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from chita.errors import ChitaError
 from chita.model.batch import Batch, map_tensors, sample_count, tensors_of
 from chita.model.forward import answer_of, device_of, features_of, run_model
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from chita.errors import ChitaError
-from chita.model.windows import window_columns
+from chita.model.conv_windows import window_columns
 
 logger = logging.getLogger(__name__)
 

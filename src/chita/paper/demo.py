@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from chita import data, zoo
+from chita.files.atomic import write_json
 from chita.files.run_folder import write_run
-from chita.files.whole import write_json
 from chita.model.accuracy import accuracy
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult

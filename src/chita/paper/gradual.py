@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from chita.gradual.methods import METHODS, REFERENCES, GradualMethod
 from chita.gradual.recipe import GradualRecipe, shipped_recipe
+from chita.gradual.registry import METHODS, REFERENCES, GradualMethod
 from chita.gradual.trainer import train_sparse
 from chita.model.accuracy import accuracy
 from chita.paper.average import near_best, standard_error

@@ -13,7 +13,7 @@ from chita.curvature.fisher import Fisher
 from chita.curvature.source import CurvatureSource, LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.methods import Method
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.networks import Subject
 from chita.pruning.config import kept_weights
@@ -22,7 +22,7 @@ from chita.pruning.storage import check_memory
 from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.division import Division
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.ranks import ALONE

@@ -17,7 +17,7 @@ import torch
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.write import Report, as_markdown
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Iterate, Problem
 from chita.solver.stepsize import Path, paper_step

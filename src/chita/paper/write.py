@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chita.files.whole import write_csv, write_json, write_whole
+from chita.files.atomic import write_csv, write_json, write_whole
 from chita.report.figures import as_png, new_figure
 
 if TYPE_CHECKING:

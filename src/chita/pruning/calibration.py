@@ -18,10 +18,10 @@ from chita.errors import ChitaError
 from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.options import BATCH
-from chita.pruning.policy import StagePolicy, policy_for
+from chita.pruning.stage_policy import StagePolicy, policy_for
 
 MOST_SAMPLES = 1000  # the rows of A by default: the paper's n
 CHOICE_SHARE = 0.15  # the largest fraction of the data to choose by

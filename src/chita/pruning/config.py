@@ -11,8 +11,8 @@ from typing import Any
 from chita.errors import ChitaError
 from chita.methods import Method, get_method, methods_where
 from chita.pruning.allocation import GLOBAL
-from chita.pruning.declaration import add_options, check_names, check_values, options_of
 from chita.pruning.floor import Floor, highest_sparsity
+from chita.pruning.option_declaration import add_options, check_names, check_values, options_of
 from chita.pruning.option_text import AUTO
 from chita.pruning.options import PruneOptions
 from chita.pruning.schedule import sparsities

@@ -25,7 +25,7 @@ from chita.errors import (
 )
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
-from chita.pruning.declaration import OPTION, Option, either, must_be, one_of, option
+from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
 from chita.pruning.option_text import (
     AUTO,
     read_ridge,

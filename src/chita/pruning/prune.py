@@ -12,7 +12,7 @@ from torch import nn
 from chita.errors import ChitaError
 from chita.model.forward import convolution_trials
 from chita.pruning.config import PruneConfig, resolve_config
-from chita.pruning.declaration import add_options
+from chita.pruning.option_declaration import add_options
 from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.solver.ranks import joined_ranks

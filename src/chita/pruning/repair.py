@@ -25,7 +25,7 @@ from chita.model.layers import batch_norm_layers, channel_dim
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses
-from chita.pruning.rows import RepairRow
+from chita.pruning.result_rows import RepairRow
 
 logger = logging.getLogger(__name__)
 

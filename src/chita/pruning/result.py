@@ -14,7 +14,7 @@ from chita.model.counts import Counts, count
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import Measurement
-from chita.pruning.rows import LayerRow, RepairRow, Seconds, StageRow, json_safe
+from chita.pruning.result_rows import LayerRow, RepairRow, Seconds, StageRow, json_safe
 from chita.report.tables import as_text, counts_table, layer_table
 from chita.solver.matrix.memory import peak_memory_bytes
 

@@ -15,14 +15,14 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from chita.files.atomic import write_whole
 from chita.files.resumable import Kept, ResumableRun
 from chita.files.run_folder import STAGE_FILE
-from chita.files.whole import write_whole
 from chita.model.batch import tensors_of
 from chita.model.sample_source import NOTHING_HELD_OUT, SampleSplit
-from chita.model.stream import Place, SampleStream
+from chita.model.sample_stream import Place, SampleStream
 from chita.pruning.config import PruneConfig
-from chita.pruning.rows import StageRow
+from chita.pruning.result_rows import StageRow
 
 _HEADER = "chita.stage"  # in the metadata of the file
 

@@ -16,18 +16,18 @@ from chita.curvature.gradient_rows import reached_weights
 from chita.curvature.source import LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.model.losses import Loss
-from chita.model.stream import first_sample
-from chita.pruning.agreement import agreed_ranks
+from chita.model.sample_stream import first_sample
 from chita.pruning.auto.search import StageChoice
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.floor import FloorCheck
 from chita.pruning.held_out import HeldOut, Measurement
-from chita.pruning.policy import policy_for
+from chita.pruning.rank_agreement import agreed_ranks
 from chita.pruning.repair import dense_means, repair
 from chita.pruning.result import PruneResult
+from chita.pruning.result_rows import RepairRow, StageRow
 from chita.pruning.resume import FinishedStages, StageFile, describe_run
-from chita.pruning.rows import RepairRow, StageRow
+from chita.pruning.stage_policy import policy_for
 from chita.pruning.stage_problem import Shape, StageProblem
 from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits

@@ -14,15 +14,15 @@ from chita.methods import Method
 from chita.model.weights import Weights
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.config import PruneConfig
-from chita.pruning.policy import StagePolicy
+from chita.pruning.stage_policy import StagePolicy
 from chita.pruning.stage_problem import Formulation
 from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.blocks.independent import batch_bytes
 from chita.solver.coordinate_descent import BLOCK
 from chita.solver.division import Division
-from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import HeldTarget, Store
+from chita.solver.matrix.half_precision import HalfTarget
+from chita.solver.matrix.in_memory import HeldTarget, Store
 from chita.solver.matrix.memory import ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import BATCHES, Planner, Work
 from chita.solver.matrix.shared import SharedTarget

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from chita.errors import ChitaError
-from chita.files.whole import write_whole
+from chita.files.atomic import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,7 +17,7 @@ from chita.solver.blocks.independent import (
     side_by_side,
     solve_independent,
 )
-from chita.solver.iht import Refine, shrink_support
+from chita.solver.iht_active_set import Refine, shrink_support
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 

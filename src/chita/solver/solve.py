@@ -17,9 +17,14 @@ from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.backsolve import SINGULAR
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.solver.blocks.batched_solve import batched_backsolve, batched_iht
-from chita.solver.iht import active_set, no_refinement, refine_by_backsolve, refine_by_descent
+from chita.solver.iht_active_set import (
+    active_set,
+    no_refinement,
+    refine_by_backsolve,
+    refine_by_descent,
+)
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from chita.errors import ChitaError
-from chita.gradual.methods import METHODS, REFERENCES
+from chita.gradual.registry import METHODS, REFERENCES
 from chita.model.weights import Weights
 from tests.gradual.small import same, small_network, train
 from tests.support.messages import naming

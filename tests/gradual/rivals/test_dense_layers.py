@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from chita.gradual.methods import make_sparsifier
+from chita.gradual.registry import make_sparsifier
 from chita.gradual.rivals.dense_layers import bounded_counts, bounds, is_depthwise
 from chita.gradual.rivals.dnw import DNW
 from chita.model.weights import Weights

@@ -18,7 +18,7 @@ from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import AXES, Blocks, Candidate, CandidateSpace
 from chita.pruning.auto.search import MASK, STEPS, CandidateSearch, StageChoice
 from chita.pruning.held_out import PartLosses
-from chita.pruning.rows import json_safe
+from chita.pruning.result_rows import json_safe
 from chita.pruning.stage_problem import Formulation
 from chita.solver.options import Options
 from tests.support.messages import naming, says

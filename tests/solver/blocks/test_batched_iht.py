@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita.solver.blocks.batched_solve import BatchedPath, batched_iht, paper_steps
-from chita.solver.iht import iht
+from chita.solver.iht_active_set import iht
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.stepsize import Path, paper_step

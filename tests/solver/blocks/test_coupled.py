@@ -15,11 +15,11 @@ from torch import Tensor
 from chita.solver import solve
 from chita.solver.algorithm import Layout
 from chita.solver.blocks import independent as blocks_module
-from chita.solver.blocks.batch import BlockBatch, block_batches
+from chita.solver.blocks.block_batch import BlockBatch, block_batches
 from chita.solver.blocks.coupled import Rules, joint_steps, solve_coupled
 from chita.solver.blocks.independent import alone, cut_blocks, one_by_one
-from chita.solver.iht import iht, refine_by_backsolve
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.iht_active_set import iht, refine_by_backsolve
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.ranks import ALONE, Ranks, joined_ranks
@@ -211,6 +211,7 @@ def on_rank(rank: int) -> Any:
         return together, apart, none
 
 
+@pytest.mark.slow
 def test_ranks_take_their_turns_as_one() -> None:
     alone_together = on_columns(ALONE, 0, 100, columns=100)
     alone_in_turns = on_columns(ALONE, 0, 100, columns=20)

@@ -10,11 +10,11 @@ from torch import Tensor
 from chita.solver import solve
 from chita.solver.algorithm import Layout
 from chita.solver.blocks import independent as blocks_module
-from chita.solver.blocks.batch import block_batches
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.solver.blocks.block_batch import block_batches
 from chita.solver.blocks.independent import alone, cut_blocks, one_by_one, solve_independent
-from chita.solver.iht import iht, refine_by_backsolve
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.iht_active_set import iht, refine_by_backsolve
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.solve import ALGORITHMS, batched_bso, solve_problem

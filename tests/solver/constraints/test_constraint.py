@@ -14,7 +14,7 @@ from chita.solver.backsolve import backsolve
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.n_of_m import Groups
 from chita.solver.constraints.tiles import Tiles
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.ranks import Ranks

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chita.solver.matrix.file import FileTarget
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
-from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import Demand, HeldMatrix, HeldTarget, Target
+from chita.solver.matrix.half_precision import HalfTarget
+from chita.solver.matrix.in_memory import Demand, HeldMatrix, HeldTarget, Target
+from chita.solver.matrix.on_disk import FileTarget
 from chita.solver.matrix.recomputed import WindowTarget
 
 N, P = 23, CHUNK + 700  # more than one chunk

@@ -10,9 +10,9 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.matrix import plan
-from chita.solver.matrix.file import FileTarget
-from chita.solver.matrix.half import HalfTarget
-from chita.solver.matrix.held import Demand, HeldTarget, Target
+from chita.solver.matrix.half_precision import HalfTarget
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Target
+from chita.solver.matrix.on_disk import FileTarget
 from chita.solver.matrix.plan import Disk, Planner, Work
 from chita.solver.matrix.recomputed import WindowTarget
 from tests.support.messages import naming, says

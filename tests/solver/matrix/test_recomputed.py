@@ -2,7 +2,7 @@
 
 import torch
 
-from chita.solver.matrix.held import Target
+from chita.solver.matrix.in_memory import Target
 from chita.solver.matrix.recomputed import WindowTarget
 from tests.solver.matrix.matrices import P, demand_of, dense, write
 

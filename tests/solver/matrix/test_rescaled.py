@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chita.solver.algorithm import Layout
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.matrix.scaled import RescaledMatrix, ordinary
 from chita.solver.options import Options
 from chita.solver.problem import Problem

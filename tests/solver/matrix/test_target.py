@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from chita.solver.matrix.held import Demand, Place
+from chita.solver.matrix.in_memory import Demand, Place
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from torch.nn.grad import conv2d_weight
 
 from chita.curvature.per_sample.linear import row_products
 from chita.curvature.per_sample.registry import Piece, by_row, register_gradient_rule
+from chita.model.conv_windows import padded, windows
 from chita.model.hooks import Call
-from chita.model.windows import padded, windows
 
 FEW_CHANNELS = 4  # input channels of a layer that reads images
 

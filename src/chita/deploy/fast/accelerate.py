@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.deploy.example import agrees, check_example
+from chita.deploy.example_input import agrees, check_example
 from chita.deploy.fast.forms import FORMS, swap
 from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.files.atomic import as_path
 from chita.files.fit import check_fit
 from chita.files.packed.dtypes import to_bytes
 from chita.files.packed.read import read_packed
 from chita.files.packed.write import find_ties
-from chita.files.whole import as_path
 from chita.model.forward import unwrapped
 
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
+from chita.files.atomic import as_path, write_whole
 from chita.files.packed import dtypes, planes, support
 from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
-from chita.files.whole import as_path, write_whole
 from chita.model.forward import unwrapped
 
 

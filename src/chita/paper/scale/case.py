@@ -14,12 +14,12 @@ from torch import Tensor
 
 from chita import zoo
 from chita.curvature.fisher import gradient_matrix
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
-from chita.solver.matrix.held import HeldTarget, Store
+from chita.solver.matrix.in_memory import HeldTarget, Store
 from chita.solver.matrix.memory import ENTRY
 from chita.solver.matrix.shared import SharedTarget
 from chita.solver.ranks import Ranks

@@ -25,7 +25,7 @@ from chita.paper.scale.case import Case, make
 from chita.solver.algorithm import Layout
 from chita.solver.backsolve import gram_dtype
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.matrix.memory import format_bytes, free_bytes, peak_memory_bytes, resident_bytes
 from chita.solver.problem import Problem
 from chita.solver.ranks import ALONE, Ranks, joined_ranks

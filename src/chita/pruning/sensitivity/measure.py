@@ -15,7 +15,7 @@ from chita.model.batch import Batch
 from chita.model.distill import distilled
 from chita.model.forward import convolution_trials
 from chita.model.losses import Loss, cross_entropy, mean_loss
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
 from chita.pruning.config import kept_weights
 from chita.pruning.options import check_loss, count

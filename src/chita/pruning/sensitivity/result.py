@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from chita.pruning.rows import json_safe
+from chita.pruning.result_rows import json_safe
 
 BROKEN = 1e30  # replaces a loss that is not finite: larger than any other, and can be added
 

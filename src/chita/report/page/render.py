@@ -10,12 +10,12 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from chita.files.whole import write_whole
-from chita.report.page.benched import bench_page, bench_section
+from chita.files.atomic import write_whole
+from chita.report.page.bench_page import bench_page, bench_section
 from chita.report.page.folder import Folder, read_folder
+from chita.report.page.gradual_page import gradual_page
 from chita.report.page.parts import Part
-from chita.report.page.pruned import prune_page
-from chita.report.page.trained import gradual_page
+from chita.report.page.prune_page import prune_page
 
 PAGE = "report.html"
 SCRIPTS = ("dom", "scales", "cursor", "lines", "bars", "figure", "masks", "page")

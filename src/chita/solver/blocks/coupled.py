@@ -28,11 +28,11 @@ import torch
 from torch import Tensor
 
 from chita.solver.backsolve import backsolve
-from chita.solver.blocks.batch import BlockBatch
 from chita.solver.blocks.batched_algebra import times
 from chita.solver.blocks.batched_problem import BatchedProblem
+from chita.solver.blocks.block_batch import BlockBatch
 from chita.solver.blocks.independent import BatchSolver
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 from chita.solver.ranks import Ranks

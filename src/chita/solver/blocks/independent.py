@@ -13,10 +13,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from chita.solver.blocks.batch import BlockBatch, block_batches
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
+from chita.solver.blocks.block_batch import BlockBatch, block_batches
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Trace
 from chita.solver.problem import Iterate, Problem
 

@@ -14,10 +14,10 @@ from time import perf_counter
 import torch
 
 from chita.errors import ChitaError
-from chita.solver.matrix.file import PIECE_BYTES, FileTarget
-from chita.solver.matrix.half import BUFFER_BYTES, HalfTarget
-from chita.solver.matrix.held import Demand, HeldTarget, Store, Target
+from chita.solver.matrix.half_precision import BUFFER_BYTES, HalfTarget
+from chita.solver.matrix.in_memory import Demand, HeldTarget, Store, Target
 from chita.solver.matrix.memory import format_bytes, resident_bytes
+from chita.solver.matrix.on_disk import PIECE_BYTES, FileTarget
 from chita.solver.matrix.recomputed import WindowTarget
 
 logger = logging.getLogger(__name__)

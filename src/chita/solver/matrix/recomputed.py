@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.held import Demand, HeldMatrix, HeldTarget, Target
+from chita.solver.matrix.in_memory import Demand, HeldMatrix, HeldTarget, Target
 
 
 class WindowTarget(HeldTarget):

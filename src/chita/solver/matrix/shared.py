@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from chita.solver.matrix.held import Demand, HeldMatrix, Place, Target
+from chita.solver.matrix.in_memory import Demand, HeldMatrix, Place, Target
 from chita.solver.ranks import Ranks
 
 SHARE = 33  # the ratio of a rank's part of A to its buffer of rows to send or receive

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.half import HalfTarget, row_scales
+from chita.solver.matrix.half_precision import HalfTarget, row_scales
 from tests.solver.matrix.matrices import (
     ROUNDED,
     ROUNDING,

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chita.methods.inverse import all_blocks
+from chita.methods.surgeon_inverse import all_blocks
 from chita.solver.algorithm import Layout
-from chita.solver.blocks.batch import BlockBatch, block_batches
+from chita.solver.blocks.block_batch import BlockBatch, block_batches
 from chita.solver.blocks.independent import cut_blocks
 
 

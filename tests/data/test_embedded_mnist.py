@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chita.data import embed
+from chita.data import embedded_mnist as embed
 from chita.data.fetch import locate
 from chita.data.sources import MNIST
 

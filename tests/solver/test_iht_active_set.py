@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chita.solver.iht import (
+from chita.solver.iht_active_set import (
     iht,
     iht_cycles,
     no_refinement,

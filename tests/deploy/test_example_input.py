@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from chita.deploy.example import agrees, check_example, difference
+from chita.deploy.example_input import agrees, check_example, difference
 from chita.errors import ChitaError
 from chita.model.forward import call
 from tests.support.messages import naming

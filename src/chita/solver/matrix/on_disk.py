@@ -16,8 +16,8 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.solver.matrix.gradient_matrix import GradientMatrix
-from chita.solver.matrix.half import row_scales
-from chita.solver.matrix.held import Demand, HeldMatrix, Place, Target
+from chita.solver.matrix.half_precision import row_scales
+from chita.solver.matrix.in_memory import Demand, HeldMatrix, Place, Target
 
 PIECE_BYTES = 32 << 20  # bytes read or written at a time: enough for a disk to reach its speed
 GAP_BYTES = 128 << 10  # a gap of this size takes less time to read than to skip

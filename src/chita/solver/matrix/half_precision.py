@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
-from chita.solver.matrix.held import Demand, Place, Target
+from chita.solver.matrix.in_memory import Demand, Place, Target
 
 LARGEST = 15  # stored entries are below 2^15; the largest float16 is 65504
 SMALLEST_EXPONENT = -100  # of a scale, because denormal scales would not be exact

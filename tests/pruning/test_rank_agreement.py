@@ -11,8 +11,8 @@ import torch
 
 from chita.errors import ChitaError
 from chita.model.weights import Weights
-from chita.pruning.agreement import agreed_ranks
 from chita.pruning.config import PruneConfig
+from chita.pruning.rank_agreement import agreed_ranks
 from chita.pruning.supports import Supports
 from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from tests.support.gloo import on_ranks

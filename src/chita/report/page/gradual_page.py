@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.report import published
+from chita.report.page.common_sections import headline, lead, remains_sections
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import Part, axis, bar, bars, fact, number, point, section, table
-from chita.report.page.remains import headline, lead, remains_sections
 
 PUBLISHED = {"mobilenetv1": published.MOBILENETV1, "resnet50": published.RESNET50}
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from chita.pruning.auto.candidates import Blocks, Candidate
-from chita.pruning.rows import StageRow, json_safe
+from chita.pruning.result_rows import StageRow, json_safe
 
 # A stage as files contained it before rows stored their candidate.
 STORED: dict[str, Any] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.whole import sweep, write_csv, write_json, write_whole
+from chita.files.atomic import sweep, write_csv, write_json, write_whole
 from tests.support.messages import naming
 
 
@@ -50,7 +50,7 @@ def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"before")
     killed = (
         "import os, signal, sys, pathlib\n"
-        "from chita.files.whole import write_whole\n"
+        "from chita.files.atomic import write_whole\n"
         "def half(self, content):\n"
         "    with self.open('wb', buffering=0) as file:\n"
         "        file.write(content[:2])\n"

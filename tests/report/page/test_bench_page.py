@@ -2,9 +2,9 @@ from pathlib import Path
 from typing import Any
 
 from chita.cli.bench import BENCHMARKS
-from chita.report.page.benched import bench_page
+from chita.report.page.bench_page import bench_page
+from chita.report.page.benchmark_charts import VIEWS
 from chita.report.page.folder import read_folder
-from chita.report.page.views import VIEWS
 from tests.report.page.folders import write_bench
 
 

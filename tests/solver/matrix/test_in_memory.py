@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix.in_memory import HeldMatrix
 from tests.solver.matrix.matrices import dense
 from tests.support.messages import naming
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.methods.inverse import BlockDiagonal, Invert, cholesky
 from chita.methods.m_fac import RowByRow, matrix_free
+from chita.methods.surgeon_inverse import BlockDiagonal, Invert, cholesky
 from chita.methods.woodfisher import Woodbury
 from chita.solver.algorithm import Layout
 from tests.methods.dense import dense_inverse

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from chita.data import Batches, ImageData
 from chita.errors import ChitaError
 from chita.model.batch import Batch
-from chita.model.stream import SampleStream
+from chita.model.sample_stream import SampleStream
 from tests.support.messages import naming
 
 

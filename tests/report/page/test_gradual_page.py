@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from chita.report.page.folder import read_folder
-from chita.report.page.trained import gradual_page
+from chita.report.page.gradual_page import gradual_page
 from tests.report.page.folders import write_gradual
 from tests.support.messages import says
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.solver.algorithm import Layout
-from chita.solver.blocks.batch import BlockBatch, block_batches
+from chita.solver.blocks.block_batch import BlockBatch, block_batches
 from chita.solver.problem import Problem
 
 

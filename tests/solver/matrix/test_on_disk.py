@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.solver.matrix import file as file_module
-from chita.solver.matrix.file import FileMatrix, FileTarget, SlabFile
-from chita.solver.matrix.held import HeldMatrix
+from chita.solver.matrix import on_disk as file_module
+from chita.solver.matrix.in_memory import HeldMatrix
+from chita.solver.matrix.on_disk import FileMatrix, FileTarget, SlabFile
 from tests.solver.matrix.matrices import P, demand_of, dense, filled, picked, stored
 from tests.support.messages import naming
 

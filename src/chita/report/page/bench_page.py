@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chita.report import published as paper
+from chita.report.page.benchmark_charts import OLD_NAMES, VIEWS, View
 from chita.report.page.folder import Benchmark
 from chita.report.page.parts import (
     Part,
@@ -19,7 +20,6 @@ from chita.report.page.parts import (
     show,
     table,
 )
-from chita.report.page.views import OLD_NAMES, VIEWS, View
 
 Row = Mapping[str, Any]
 OURS = "CHITA"  # the prefix of the names of the paper's methods

@@ -1,7 +1,7 @@
 from pathlib import Path
 
+from chita.report.page.common_sections import remains_sections
 from chita.report.page.folder import read_folder
-from chita.report.page.remains import remains_sections
 from tests.report.page.folders import write_gradual
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.report import published as paper
+from chita.report.page.common_sections import headline, lead, remains_sections
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import (
@@ -22,7 +23,6 @@ from chita.report.page.parts import (
     show,
     table,
 )
-from chita.report.page.remains import headline, lead, remains_sections
 
 SECONDS = "_seconds"  # the suffix of the columns with the times of a stage
 

@@ -4,8 +4,8 @@
 ridge; 4000 test images measure accuracy. Both are picked evenly from all of MNIST, because the
 second half of its test set is harder. To make the files again from the full data set:
 
-    python -c "from chita import data; from chita.data import embed;
-    embed.write_slice(data.load('mnist'), embed.ASSETS)"
+    python -c "from chita import data; from chita.data import embedded_mnist as slice;
+    slice.write_slice(data.load('mnist'), slice.ASSETS)"
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.gradual.methods import METHODS, make_sparsifier
+from chita.gradual.registry import METHODS, make_sparsifier
 from chita.gradual.sparsifier import Sparsifier
 from tests.gradual.training import SIZES, run, sgd, small_model, small_plan, take_in, zeros
 from tests.support.messages import naming

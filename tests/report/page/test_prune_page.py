@@ -5,7 +5,7 @@ import pytest
 
 from chita.report import published as paper
 from chita.report.page.folder import read_folder
-from chita.report.page.pruned import prune_page
+from chita.report.page.prune_page import prune_page
 from tests.report.page.folders import write_prune
 from tests.support.messages import says
 

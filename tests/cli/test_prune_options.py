@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from chita import PruneConfig
 from chita.cli.app import app
-from chita.cli.options import flag_of
-from chita.pruning.declaration import options_of
+from chita.cli.prune_options import flag_of
+from chita.pruning.option_declaration import options_of
 
 
 def shown(text: str) -> str:
