@@ -43,6 +43,7 @@ def test_the_target_is_met_exactly(name: str) -> None:
     assert set(dict(model.named_parameters())) == set(dict(small_model().named_parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_training_goes_on_from_a_saved_state(name: str) -> None:
     """Saved before epoch 3 and loaded into new objects: the same weights in the end."""

@@ -68,6 +68,7 @@ def test_settles_at_a_fixed_point_of_the_update() -> None:
     assert float(gradient.abs().max()) < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "inner"), [("bso", "cd"), ("cd", "cd"), ("cd", "bso")])
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 @pytest.mark.parametrize(("n", "lam"), [(20, 1e-3), (20, 0.01), (25, 0.05), (30, 0.1)])

@@ -44,6 +44,7 @@ def solved(problem: Problem, k: int, **options: Any) -> Any:
     return solve_problem(problem, k, ALGORITHMS[method], options=Options(**options), layout=layout)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 10**6),
     st.sampled_from([1.0, 1e-3]),
