@@ -45,7 +45,7 @@ class Allocation:
         more than is pruned. The next support can therefore be reached by pruning alone.
         """
         losses = [size - most for size, most in zip(self.sizes, self.most, strict=True)]
-        free = sum(self.sizes) - self.k - sum(losses)  # in any layer
+        free = sum(self.sizes) - self.k - sum(losses)  # zeros that any layer may have
         parties = [*losses, free]
         lost = share_out(sum(self.sizes) - k, parties, parties)
         return self.least, tuple(n - x for n, x in zip(self.sizes, lost[:-1], strict=True))
@@ -59,7 +59,7 @@ def allocate(
     at_least: Shares | None = None,
     at_most: Shares | None = None,
 ) -> Allocation | None:
-    """Return what each layer keeps if k weights are kept in total; None if any k are allowed.
+    """Return the counts of the layers for k weights in total; None if any k weights are allowed.
 
     Args:
         shapes: the shapes of the prunable parameters, by name.

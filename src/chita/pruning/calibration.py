@@ -26,7 +26,7 @@ from chita.pruning.stage_policy import StagePolicy, policy_for
 MOST_SAMPLES = 1000  # the rows of A by default: the paper's n
 CHOICE_SHARE = 0.15  # the largest fraction of the data to choose by
 MEASURE_SHARE = 0.1  # the largest fraction to measure on, up to the number of samples to choose by
-FLOOR_SHARE = 0.2  # the same with a floor, which must hold by a standard error
+FLOOR_SHARE = 0.2  # with a floor, which must hold by a standard error
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _with_other(
 
 
 def _too_few(have: int, needed: int, batch: int, policy: StagePolicy) -> str:
-    """Return a message: which samples are missing, and what would do."""
+    """Return an error message with the number of missing samples and the remedies."""
     config, purpose = policy.config, policy.held_out_for
     what = f"samples={config.samples} rows" if config.samples else "one row"
     more = f" and some to hold out for {purpose}" if purpose else ""

@@ -36,8 +36,8 @@ class PruneConfig(PruneOptions):
 
     def __post_init__(self) -> None:
         check_values(self)
-        self._check_guard()
-        self._check_drop()
+        self._check_gradients()
+        self._check_floor()
         self._check_allocation()
         if self.pattern is not None:
             self._check_pattern(parse_pattern(self.pattern))
@@ -47,16 +47,21 @@ class PruneConfig(PruneOptions):
                 "pattern, or leave out strict"
             )
         self._make_plain()
-        self._check_sweeps(self.resolve_method())
+        self._check_sweeps()
         self.plan()
 
-    def _check_guard(self) -> None:
-        gradients = self.resolve_method().curvature.uses_gradients
-        if self.metric not in (None, "plain") and not gradients:
-            raise ChitaError(
-                f"metric={self.metric!r} needs gradients, which method {self.method!r} does not "
-                f"use; {methods_where(lambda method: method.curvature.uses_gradients)} do"
-            )
+    def _check_gradients(self) -> None:
+        if self.resolve_method().curvature.uses_gradients:
+            return
+        for name, without in (("metric", "plain"), ("drop_dead", False)):
+            value = getattr(self, name)
+            if value not in (None, without):
+                raise ChitaError(
+                    f"{name}={value!r} needs gradients, which method {self.method!r} does not use; "
+                    f"{methods_where(lambda method: method.curvature.uses_gradients)} do"
+                )
+
+    def _check_floor(self) -> None:
         for name in ("max_loss_increase", "min_accuracy"):
             if getattr(self, name) is not None and self.method != AUTO:
                 raise ChitaError(f"{name} requires method='auto', got method={self.method!r}")
@@ -66,16 +71,11 @@ class PruneConfig(PruneOptions):
                 "divergence from the dense network by max_loss_increase instead"
             )
 
-    def _check_drop(self) -> None:
-        if self.drop_dead and not self.resolve_method().curvature.uses_gradients:
-            raise ChitaError(
-                f"drop_dead=True needs gradients, which method {self.method!r} does not use; "
-                f"{methods_where(lambda method: method.curvature.uses_gradients)} do"
-            )
+    def _limits_layers(self) -> bool:
+        return bool(self.allocation != GLOBAL or self.at_least or self.at_most)
 
     def _check_allocation(self) -> None:
-        limited = self.allocation != GLOBAL or self.at_least or self.at_most
-        if limited and not self.resolve_method().constrained:
+        if self._limits_layers() and not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} does not support allocation, at_least or at_most; "
                 f"{methods_where(lambda method: method.constrained)} do"
@@ -92,7 +92,7 @@ class PruneConfig(PruneOptions):
                 object.__setattr__(self, name, {key: float(value[key]) for key in value})
 
     def _check_pattern(self, pattern: Pattern) -> None:
-        if self.allocation != GLOBAL or self.at_least or self.at_most:
+        if self._limits_layers():
             raise ChitaError(
                 f"pattern={self.pattern!r} determines what each layer keeps and cannot be combined "
                 "with allocation, at_least or at_most; keep layers dense by exclude"
@@ -103,15 +103,16 @@ class PruneConfig(PruneOptions):
                     f"sparsity must be at most {pattern.sparsity:.4g} for "
                     f"pattern={self.pattern!r}, got {self.sparsity!r}"
                 )
-            object.__setattr__(self, "sparsity", pattern.sparsity)  # the most that is tried
+            object.__setattr__(self, "sparsity", pattern.sparsity)  # the highest to try
         if not self.resolve_method().constrained:
             raise ChitaError(
                 f"method {self.method!r} does not support patterns, got pattern={self.pattern!r}; "
                 f"{methods_where(lambda method: method.constrained)} do"
             )
 
-    def _check_sweeps(self, method: Method) -> None:
-        if self.block_sweeps and (self.block_size is None or not method.streams):
+    def _check_sweeps(self) -> None:
+        streams = self.resolve_method().streams
+        if self.block_sweeps and (self.block_size is None or not streams):
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
                 f"{methods_where(lambda method: method.streams)}, got "
@@ -119,23 +120,23 @@ class PruneConfig(PruneOptions):
             )
 
     def resolve_method(self) -> Method:
-        """The method that the configuration names."""
+        """Return the method that the configuration names."""
         return get_method(self.method, self.solver)
 
     def resolve_options(self) -> Options:
-        """How the method's algorithm runs."""
+        """Return the options of the method's algorithm."""
         options = self.resolve_method().options
         options = replace(options, continuation=self.continuation, seed=self.seed)
         return options if self.iterations is None else replace(options, iterations=self.iterations)
 
     @property
     def drops_dead(self) -> bool:
-        """Whether the weights of dead columns are removed first, as asked for or by the method."""
+        """Whether the weights of dead columns are removed first: `drop_dead`, or the method's."""
         return self.resolve_method().drops_dead if self.drop_dead is None else self.drop_dead
 
     @property
     def floor(self) -> Floor | None:
-        """What the network must keep, if anything was asked for."""
+        """The bounds on the loss and the accuracy; None if neither is given."""
         if self.max_loss_increase is None and self.min_accuracy is None:
             return None
         return Floor(self.max_loss_increase, self.min_accuracy)
@@ -146,7 +147,7 @@ class PruneConfig(PruneOptions):
         return None if self.memory is None else parse_bytes("memory", self.memory)
 
     def plan(self) -> list[float]:
-        """The sparsity of each stage."""
+        """Return the sparsity of each stage."""
         return sparsities(
             self.schedule or SCHEDULE,
             float(self.sparsity),
@@ -160,7 +161,7 @@ PruneConfig.__doc__ = add_options(PruneConfig.__doc__, PruneConfig, "Attributes"
 
 
 def resolve_config(config: PruneConfig | None, overrides: Mapping[str, Any]) -> PruneConfig:
-    """Return the configuration that a call with these arguments asks for.
+    """Return the configuration with overrides, and with a sparsity if only a floor is given.
 
     Args:
         config: the values of the options that `overrides` does not name; the defaults if None.
@@ -186,8 +187,8 @@ def resolve_config(config: PruneConfig | None, overrides: Mapping[str, Any]) -> 
 
 
 def kept_weights(p: int, sparsity: float) -> int:
-    """k = floor((1 - sparsity) p) as floating point has it: 1 - 0.9 is a hair less than a tenth.
+    """Return k = floor((1 - sparsity) p), computed in floating point, where 1 - 0.9 < 0.1.
 
-    So the paper counts, to the weight: its figures for magnitude pruning come out to the digit.
+    The paper counts in the same way: its figures for magnitude pruning are reproduced exactly.
     """
     return math.floor((1 - sparsity) * p)

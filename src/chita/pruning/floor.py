@@ -90,7 +90,7 @@ class FloorCheck:
             error = accuracy_error(accuracy, samples)
             known = "" if math.isnan(accuracy) else f" and {accuracy:.2f} % accuracy ({error:.2f})"
             logger.warning(
-                "no stage kept to %s by one standard error: the network stays dense; its loss is "
+                "no stage satisfies %s by one standard error: the network stays dense; its loss is "
                 "%.4g%s on the %d samples of this check",
                 self._floor,
                 self._dense.mean,

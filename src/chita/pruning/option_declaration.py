@@ -33,7 +33,7 @@ OPTION = "option"  # the key of an Option in the metadata of a field
 
 @dataclass(frozen=True)
 class Option:
-    """What is known about an option.
+    """The declaration of an option.
 
     Attributes:
         help: what the option does, in one or two sentences; names of options are in backticks.
@@ -117,12 +117,12 @@ def check_values(declared: Any) -> None:
 
 
 def check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
-    """Raise ChitaError for the first name that is not known, with the nearest one that is.
+    """Raise a ChitaError for the first unknown name, with a suggestion if a known name is close.
 
     Args:
         names: the names to check.
         known: the names of all options.
-        where: what takes the options, for the message.
+        where: the function that takes the options, for the message.
     """
     for name in names:
         if name not in known:
@@ -138,7 +138,7 @@ def must_be(holds: Callable[[Any], bool], what: str) -> Check:
 
     Args:
         holds: whether a value is accepted.
-        what: what the option must be, for the message.
+        what: the description of valid values, for the message.
     """
     return lambda name, value: require(name, value, holds, what)
 

@@ -26,13 +26,7 @@ from chita.errors import (
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
-from chita.pruning.option_text import (
-    AUTO,
-    read_ridge,
-    read_shares,
-    read_sparsity_text,
-    read_text,
-)
+from chita.pruning.option_text import AUTO, read_ridge, read_shares, read_sparsity_text, read_text
 from chita.pruning.schedule import MESHES
 from chita.pruning.stage_problem import METRICS
 from chita.solver.constraints.pattern import parse_pattern
@@ -48,15 +42,14 @@ natural = must_be(is_natural, "an integer of at least 0")
 patterns = must_be(are_patterns, "a glob pattern of parameter names, or several")
 flag = must_be(is_flag, "True, False or None")
 check_loss = must_be(
-    (None, *LOSSES).__contains__,
-    f"a function of outputs and targets, or one of {list(LOSSES)}",
+    (None, *LOSSES).__contains__, f"a function of outputs and targets, or one of {list(LOSSES)}"
 )
 _SHARES = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
 
 
 @dataclass(frozen=True)
 class PruneOptions:
-    """The declarations of all options, and the check of each value on its own."""
+    """The declarations of all options; each check concerns the value of one option."""
 
     sparsity: float = field(
         metadata={
@@ -189,8 +182,7 @@ class PruneOptions:
         one_of((AUTO, *METRICS)),
         panel="Method",
         details="'plain' is the absolute value; 'fisher' the saliency; 'layer' and 'channel' "
-        "the absolute value relative to the layer or the output channel; 'lamp' the score of "
-        "LAMP.",
+        "the absolute value relative to the layer or the output channel; 'lamp' the LAMP score.",
     )
     drop_dead: bool | None = option(
         None,
@@ -272,8 +264,7 @@ class PruneOptions:
     )
     at_most: Mapping[str, float] | None = option(
         None,
-        "Highest sparsity of single layers, by glob pattern of parameter names; 0 keeps a layer "
-        "dense.",
+        "Highest sparsity of single layers, by glob pattern of parameter names; 0 means dense.",
         must_be(are_shares, _SHARES),
         panel="Layers",
         details="The weights of these layers count towards `sparsity`, unlike those of `exclude`.",
@@ -297,8 +288,7 @@ class PruneOptions:
         parse_bytes,
         panel="Resources",
         details="With a limit, A is kept in memory, written to a temporary file (in TMPDIR) or "
-        "computed in several passes: the fastest of these that fits. The result is the same up to "
-        "rounding.",
+        "computed in several passes, the fastest that fits; results are equal up to rounding.",
         read=read_text,
     )
     storage: str = option(
@@ -306,6 +296,5 @@ class PruneOptions:
         f"Number format in which A is stored: {', '.join(STORAGE)}.",
         one_of(STORAGE),
         panel="Resources",
-        details="Products are computed in full precision. 'float32' means float64 for a model "
-        "in float64.",
+        details="Products use full precision; 'float32' stores A of a float64 model in float64.",
     )

@@ -39,7 +39,7 @@ def prune(
     this function with the same model and data. They share the work, and all return the result.
 
     The method "auto", which is the default, may also change biases and the statistics of batch norm
-    at the end, if that lowers the held-out loss; `PruneResult.repairs` lists what it changed. Other
+    at the end, if that lowers the held-out loss; `PruneResult.repairs` lists these changes. Other
     methods change only the prunable weights.
 
     Args:
@@ -67,7 +67,7 @@ def prune(
         The pruned model with its masks and a report on every stage and layer.
 
     Raises:
-        ChitaError: An argument, the model or the data are wrong; the message names what is.
+        ChitaError: An argument, the model or the data are invalid; the message names the cause.
     """
     loss = overrides.get("loss")
     function = loss if callable(loss) else None

@@ -71,7 +71,7 @@ class DenseMeans:
         return [_bias(model.get_submodule(name)) for name in self._names]
 
     def bias_shifts(self, model: nn.Module) -> dict[nn.Parameter, Tensor]:
-        """Return what to add to the biases of the pruned model, which is not changed.
+        """Return the corrections of the biases of the pruned model, which is not changed.
 
         A layer that is called several times gets the mean of its shifts. Calls that the dense
         network did not make are ignored.

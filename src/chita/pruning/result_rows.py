@@ -59,7 +59,7 @@ class StageRow:
         held_out_loss: the loss after the stage, on samples that are not used for any choice.
         iterations: the updates that the algorithm took.
         converged: whether the algorithm converged.
-        jitter: what was added to the diagonal of a system to make it positive definite.
+        jitter: the value added to the diagonal of a system to make it positive definite.
         gradient_seconds: the time for gradients.
         solve_seconds: the time for solves.
         candidate: the metric, the blocks and the first-order term of the stage problem.
@@ -108,7 +108,7 @@ class StageRow:
 
     @classmethod
     def from_dict(cls, row: Mapping[str, Any]) -> StageRow:
-        """Read what `to_dict` returned."""
+        """Return the row that `to_dict` converted."""
         own = {each.name for each in fields(cls)}
         values = {name: value for name, value in row.items() if name in own}
         return cls(**values, candidate=Candidate.from_dict(row))

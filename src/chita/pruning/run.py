@@ -229,7 +229,7 @@ class Run:
         )
 
     def choose(self, problem: StageProblem, number: int) -> StageChoice:
-        """Return what the stage does: the best candidate, or the only one."""
+        """Return the choice of the stage: the best candidate, or the only one."""
         if not self.held_out.batches:
             return self.search.only(problem)
         losses = self.policy.choosing_losses(self.held_out, number)

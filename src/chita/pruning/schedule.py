@@ -95,7 +95,7 @@ FINEST = 1e-4  # at this fraction of the weights
 
 
 class FinishedStage(Protocol):
-    """What a path reads of a finished stage; `StageRow` has it."""
+    """The properties of a finished stage that a path reads; `StageRow` has them."""
 
     @property
     def sparsity(self) -> float:

@@ -1,4 +1,4 @@
-"""Stage policies: how a run decides what its stages do.
+"""Stage policies: how a run chooses the solution of each stage.
 
 A `FixedPolicy` does what the paper does: the options determine the stages, and held-out samples
 choose only what an option leaves open (lambda, the metric). A `SearchPolicy`, for method="auto",
@@ -20,8 +20,8 @@ from chita.pruning.option_text import AUTO
 from chita.pruning.schedule import StagePath
 from chita.pruning.stage_problem import Formulation
 
-HELD_OUT = 1000  # the least samples to choose by, if there are this many to spare
-HELD_OUT_PART = 4  # and one for this many samples in A: with fewer, neighbouring lambdas look alike
+HELD_OUT = 1000  # the least samples to choose by, if the data have as many
+HELD_OUT_PART = 4  # samples in A for each one: with fewer to choose by, lambdas look alike
 # A search tries about eight candidates. The fraction keeps their time below that of the gradients,
 # which take a forward pass and a backward pass of twice that time for each sample.
 SEARCH_PART = 3 / 8
@@ -29,7 +29,7 @@ SEARCH_PART = 3 / 8
 
 @dataclass(frozen=True)
 class StagePolicy(ABC):
-    """Decides what the stages of a run do.
+    """The rule by which a run chooses the solution of each stage.
 
     Attributes:
         config: the options of the run.
@@ -68,7 +68,7 @@ class StagePolicy(ABC):
 
     @abstractmethod
     def search(self, space: CandidateSpace) -> CandidateSearch:
-        """Return the search for what each stage does."""
+        """Return the search that chooses among the candidates of each stage."""
 
     @abstractmethod
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:

@@ -206,7 +206,7 @@ def plan_work(
     kept: tuple[int, int],
     device: torch.device,
 ) -> Work:
-    """Return what one solve does with A at most, in any of the formulations."""
+    """Return the largest work of one solve on A, over all formulations."""
     # Independent blocks take one pass over A, and each sweep over coupled blocks another.
     passes = 1 + max(formulation.options.block_sweeps for formulation in formulations)
     sizes = {formulation.block_size for formulation in formulations}
@@ -221,7 +221,7 @@ def plan_work(
 
 
 def _whole_work(method: Method, p: int, fewest: int, most: int) -> Work:
-    """Return what the stages need at most.
+    """Return the largest work of a stage without blocks.
 
     The active set is largest at the largest k for which it does not contain all weights.
     """

@@ -134,7 +134,7 @@ def _unit(groups: Tensor) -> int:
 
 
 def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:
-    """With a floor, lower the sparsity up to which the run searches to what the layers allow.
+    """Limit the sparsity up to which a run with a floor searches by the limits of the layers.
 
     Args:
         config: the options of the run.

@@ -66,7 +66,7 @@ class Axis(ABC):
 
 
 class MetricAxis(Axis):
-    """The metric in which weights and displacements are measured (`pruning/metrics.py`)."""
+    """The metric in which weights and displacements are measured (`stage_problem.py`)."""
 
     name, default = "metric", "plain"
 
@@ -247,7 +247,7 @@ class CandidateSpace:
         """Return the space without the values that change the block size of the first candidate.
 
         Args:
-            formulation: what the candidates are applied to.
+            formulation: the formulation that the candidates are applied to.
         """
         size = self.first.apply(formulation).block_size
 

@@ -1,4 +1,4 @@
-"""The candidate search: choose what a stage does by the true loss on held-out samples.
+"""The candidate search: choose the candidate of a stage by the true loss on held-out samples.
 
 The quadratic model does not reveal how far it is valid, nor whether the scale of a weight is
 meaningful. The search therefore chooses the candidate (metric, blocks, first-order term), lambda
@@ -43,7 +43,7 @@ class Solvable(Protocol):
 
 @dataclass(frozen=True)
 class StageChoice:
-    """What a stage does.
+    """The choice of a stage.
 
     Attributes:
         choice: the solution, its lambda and its held-out losses.
@@ -239,7 +239,7 @@ class CandidateSearch:
         return self._ridges.setdefault(candidate, RidgeSearch(self._ridge))
 
     def state(self) -> dict[str, Any]:
-        """Return what the next stage depends on, ready for JSON."""
+        """Return the state that the next stage depends on, ready for JSON."""
         return {
             "form": None if self._candidate is None else self._candidate.to_dict(),
             "turn": self._turn,
@@ -247,7 +247,7 @@ class CandidateSearch:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `state` returned."""
+        """Continue from a result of `state`."""
         form = state["form"]
         self._candidate = None if form is None else Candidate.from_dict(form)
         self._turn = state["turn"]

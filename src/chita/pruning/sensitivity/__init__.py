@@ -1,4 +1,4 @@
-"""Sensitivity: what each layer costs the network when it alone is pruned."""
+"""Sensitivity: the loss of the network when a single layer is pruned."""
 
 from chita.pruning.sensitivity.measure import sensitivity
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult

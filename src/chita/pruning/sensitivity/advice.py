@@ -62,7 +62,7 @@ class Advice:
             [
                 *(limit.reason for limit in self.limits),
                 f"At {self.sparsity:.0%} sparsity the predicted rise of the loss is then "
-                f"{self.after:.3g} in place of {self.before:.3g}: {options}",
+                f"{self.after:.3g} instead of {self.before:.3g}: {options}",
             ]
         )
 

@@ -49,7 +49,7 @@ def sensitivity(
             "distill-mse" are the divergence from the dense outputs, as for `chita.prune`.
         sparsities: the ladder, in increasing order, each in (0, 1).
         samples: the largest number of samples to use.
-        include: glob pattern(s) of parameter names, in place of the weights of Linear and
+        include: glob pattern(s) of parameter names, instead of the weights of Linear and
             convolution layers.
         exclude: glob pattern(s) of parameter names to leave out.
         seed: the random seed for the order in which a list of batches is read.
