@@ -9,11 +9,11 @@ from typing import Any
 
 
 class ChitaError(ValueError):
-    """A user error: the message names the argument, what it got and what would work."""
+    """A user error: the message names the argument, its value and the valid values."""
 
 
 def require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> None:
-    """Refuse a value for which `holds` does not, saying what the argument must be."""
+    """Raise a ChitaError unless `holds(value)`; `what` describes the valid values."""
     if not holds(value):
         raise ChitaError(f"{name} must be {what}, got {value!r}")
 
@@ -27,7 +27,7 @@ def is_share(value: Any) -> bool:
 
 
 def is_percentage(value: Any) -> bool:
-    """A share such as 0.95 is taken for a slip."""
+    """Return whether a value is a percentage; a share such as 0.95 is not accepted as one."""
     return is_not_negative(value) and 1 < value <= 100
 
 
@@ -52,7 +52,7 @@ def is_bool(value: Any) -> bool:
 
 
 def is_flag(value: Any) -> bool:
-    """None leaves the choice open."""
+    """Return whether a value is True, False or None, which leaves the choice open."""
     return value is None or isinstance(value, bool)
 
 

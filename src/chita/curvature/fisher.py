@@ -98,7 +98,7 @@ def gradient_matrix(
 
     Args:
         model: any module.
-        weights: its prunable weights, p in all.
+        weights: its prunable weights, p in total.
         stream: the samples; the next rows * batch of them are read.
         rows: n, the rows of A.
         batch: m, the samples in a mini-batch.

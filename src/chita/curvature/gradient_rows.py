@@ -137,7 +137,7 @@ def unreached(
 
 # The bytes that autograd may save for one chunk; gradients and windows need a few times as much.
 CHUNK_BYTES = 128 << 20
-GPU_SHARE = 1 / 8  # of the free memory of a GPU: a small fixed amount would not use all its cores
+GPU_SHARE = 1 / 8  # the share of free GPU memory; a small fixed amount leaves cores idle
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
 from chita.solver.matrix.in_memory import Place
 
-FLOOR = 1e-3  # of the norm over all weights; smaller gradients of a weight are rounding errors
+FLOOR = 1e-3  # relative to the norm over all weights; smaller gradients are rounding errors
 PART = 4  # check the outputs of one row in PART
 DIFFERENT = "the gradients of {} differ in a batch of many rows"
 

@@ -48,7 +48,7 @@ class SampledModel:
 
     Attributes:
         model: the model, at the weights w0 whenever `CurvatureSource.at` is called.
-        weights: its prunable weights, p in all.
+        weights: its prunable weights, p in total.
         stream: the samples; each call of `at` continues where the call before stopped.
         rows: n, the rows of A.
         batch: m, the samples averaged into a row.

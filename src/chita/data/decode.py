@@ -33,7 +33,7 @@ def decode(path: str) -> Tensor:
     from PIL import Image
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about metadata, mostly
+        warnings.simplefilter("ignore")  # most warnings are about metadata
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with Image.open(path, formats=_FORMATS) as picture:
             if picture.mode.startswith(

@@ -68,7 +68,7 @@ def image_folder(
     if val_split is None:
         raise ChitaError(
             f"{folder} does not have both train and val: add what is missing, or give val_split, "
-            "the share of the images to test with (--val-split 0.1, say)"
+            "the share of the images to test with, such as --val-split 0.1"
         )
     names = _class_names(folder, classes)
     return _split(_scan(folder, names, preprocessing, workers), val_split, seed)

@@ -59,7 +59,7 @@ class Feed:
         self._ranks = ranks
 
     def __len__(self) -> int:
-        """The number of batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return len(self._data) // self.batch_size
 
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:

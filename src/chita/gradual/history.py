@@ -41,9 +41,9 @@ class History:
 
     Attributes:
         rows: one for each epoch.
-        accuracy: of the sparse network, in percent of the test set.
-        weights: how many are prunable.
-        nonzeros: how many of them are left.
+        accuracy: the test accuracy of the sparse network, in percent.
+        weights: the number of prunable weights.
+        nonzeros: the number of them that are left.
     """
 
     rows: tuple[EpochRow, ...]

@@ -47,7 +47,7 @@ class GradualPruning(Callback):
     ) -> None:
         self._schedule, self._batches, self._arguments = schedule, batches, arguments
         self._unit = check_unit(unit)
-        self._state: dict[str, Any] = {}  # of a checkpoint, read before there is an optimizer
+        self._state: dict[str, Any] = {}  # from a checkpoint, read before the optimizer exists
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if len(trainer.optimizers) != 1:

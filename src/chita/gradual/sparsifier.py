@@ -1,4 +1,4 @@
-"""What every method that trains a sparse network implements, and the training plan it sees."""
+"""The interface of methods that train a sparse network, and the training plan that they get."""
 
 from __future__ import annotations
 

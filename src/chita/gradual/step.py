@@ -145,7 +145,7 @@ def fastest(step: Step, images: Tensor, labels: Tensor) -> Pass:
     except RuntimeError as error:
         logger.warning("steps run without a CUDA graph, which is slower: %s", error)
         torch.cuda.set_stream(stream)  # a failed capture leaves its own stream
-        random.graphsafe_set_state(spare)  # and a generator that expects its end
+        random.graphsafe_set_state(spare)  # and leaves a generator that expects its end
         torch.cuda.synchronize()
         step.forget_gradients()
         return step

@@ -142,7 +142,7 @@ class _Round:
         chosen = self.columns.whole()[steps.places].double()
         y = torch.cholesky_solve(chosen.t(), self.factor)
         for part in torch.split(others, CHUNK):
-            entries = -(self.columns.whole()[part].double() @ y)  # of E, in the chosen columns
+            entries = -(self.columns.whole()[part].double() @ y)  # E in the chosen columns
             f = torch.linalg.solve_triangular(steps.pivots.mT, entries, upper=True, left=False)
             w = self.w[part, None] - (f * steps.shifts).cumsum(1)
             spare = self.spare[part, None] - f.square().cumsum(1)

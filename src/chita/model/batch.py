@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from chita.errors import ChitaError
 from chita.model.forward import run_model
 
-# What a function raises if the samples do not fit it; other errors are passed on unchanged.
+# The errors of functions that the samples do not fit; other errors are passed on unchanged.
 MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 

@@ -55,7 +55,7 @@ def distilled(
             keywords.
         name: "distill" treats a tensor or logits as classes and other outputs as features;
             "distill-mse" treats all outputs as features.
-        seed: of the random directions.
+        seed: the seed of the random directions.
     """
     stream = InputStream(batches, seed)
     first = stream.peek()

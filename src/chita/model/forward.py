@@ -1,4 +1,4 @@
-"""Running a model: its mode and device, how it is called, and what its outputs are."""
+"""The forward pass: the mode and device of a model, its call, and the parts of its outputs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The registry of layer kinds: everything that chita needs to know about a type of layer.
+"""The registry of layer kinds: all properties of a type of layer that chita uses.
 
-The other parts of chita ask this registry which parameters of a layer are prunable, which axes its
-weight has, where the channels of its outputs are and how a call multiplies its weights.
+The registry states which parameters of a layer are prunable, which axes its weight has, where the
+channels of its outputs are and how a call multiplies its weights.
 `register_layer` adds a kind.
 """
 

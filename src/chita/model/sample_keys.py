@@ -32,7 +32,7 @@ class SampleKeys:
     are ignored. A text therefore keeps its key when its batch is padded differently.
 
     Args:
-        seed: of the random multipliers. Keys of different seeds are independent.
+        seed: the seed of the random multipliers. Keys of different seeds are independent.
     """
 
     def __init__(self, seed: int) -> None:
@@ -81,7 +81,7 @@ def _words_of(nest: Any) -> Iterator[tuple[Tensor, Tensor | None]]:
             mask: Any = nest.get(f"{DECODER}{MASK}" if str(name).startswith(DECODER) else MASK)
             if _is_masked(value, mask):
                 seen = mask.to(torch.int64).ne(0)
-                # The position of a token is its rank among those in the mask, wherever padding is.
+                # The position of a token is its rank among those in the mask, without padding.
                 yield value.to(torch.int64) * seen, (seen.cumsum(1) - 1).clamp_min(0)
             else:
                 yield from _words_of(value)
@@ -121,7 +121,7 @@ Parse = Callable[[int, Any], Batch]
 
 @runtime_checkable
 class KnownPasses(Protocol):
-    """Batches that state what each pass over them gives, as those of chita's data sets do.
+    """Batches that state whether their passes repeat, as those of chita's data sets do.
 
     Attributes:
         samples: the number of samples in a pass.
@@ -152,7 +152,7 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
     other iterables, the first batches of two passes are compared.
 
     Args:
-        batches: the user's.
+        batches: the batches of the user.
         parse: converts a given batch, with its number, to a `Batch`.
     """
     if isinstance(batches, KnownPasses):

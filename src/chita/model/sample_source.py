@@ -27,7 +27,7 @@ FEW = 256  # samples that are always counted: random shares of so few are too in
 AMPLE = 4  # times the needed samples; a larger data set does not increase a share
 MARGIN = 4  # standard deviations by which a share exceeds the wanted number of samples
 LEAST_PART = 32  # a share for fewer samples might be empty
-KEPT_SHARE = 0.5  # of the free memory that kept samples may occupy
+KEPT_SHARE = 0.5  # the share of the free memory that stored samples may occupy
 
 READ_ONCE = "{} hold no samples; a list or a DataLoader can be read again"
 CHANGING = (
@@ -66,7 +66,7 @@ NOTHING_HELD_OUT = SampleSplit()
 def split_keys(
     read: Iterable[Tensor], counts: Sequence[int], *, rest: int, size: int | None
 ) -> SampleSplit:
-    """Divide the keys so that each part gets its count, and the rest what it needs.
+    """Divide the keys so that each part, and the rest, get the wanted numbers of samples.
 
     If a pass has at most twice the needed samples, all keys are read and every part gets its
     count, or slightly fewer samples, because samples with equal content stay together. In larger
@@ -125,8 +125,8 @@ class SampleSource:
     Args:
         batches: a list, a DataLoader or another iterable that can be iterated more than once.
         parse: converts a given batch, with its number, to a `Batch`.
-        seed: of the keys; if given, it also draws the order in which a list or tuple is read.
-        name: of the argument, for messages.
+        seed: the seed of the keys; if given, also of the order in which a list or tuple is read.
+        name: the name of the argument, for messages.
 
     Attributes:
         sample: a copy of the first sample read; None before that.

@@ -21,7 +21,7 @@ class SampleStream:
     Args:
         batches: a list, a DataLoader or another iterable that can be iterated more than once.
         seed: if given, it draws the order in which a list or tuple is read.
-        name: of the argument, for messages.
+        name: the name of the argument, for messages.
     """
 
     def __init__(

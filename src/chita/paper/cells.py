@@ -51,8 +51,8 @@ class Cells:
     def compute(self, cells: Sequence[Cell], description: str) -> None:
         """Compute the missing cells, and store each one as soon as it is computed.
 
-        If a cell fails, for example because memory is short, log a warning and go on; the next run
-        tries it again.
+        If a cell fails, for example because memory is short, log a warning and continue; the next
+        run tries it again.
 
         Raises:
             ChitaError: no cell could be computed.

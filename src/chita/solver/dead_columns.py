@@ -82,7 +82,7 @@ class DeadColumns:
             nonzero: (p,) bool, whether a column of this rank has a non-zero entry.
             layers: the number of weights in each layer, over all ranks.
             part: the columns of this rank among those of all.
-            ranks: that share the columns.
+            ranks: the ranks that share the columns.
         """
         live = ranks.gather(nonzero)
         dead = [~layer & layer.any() for layer in torch.split(live, list(layers))]
@@ -131,8 +131,8 @@ class DeadColumns:
         Args:
             support: (k,), sorted; its live columns stay.
             w0: (p,), the weights that are compared.
-            constraint: on supports.
-            ranks: that share the columns.
+            constraint: the allowed supports.
+            ranks: the ranks that share the columns.
         """
         if not self.count or not ranks.total(int(self.columns[support].sum())):
             return support

@@ -1,8 +1,8 @@
 """Iterative hard thresholding: alone, in cycles with a refinement (algorithm 3), and on an active
 set (algorithm 4); and continuation, which reaches a small support by way of larger ones.
 
-Algorithm 4 solves the problem over a few columns, then takes one step over all columns, and goes on
-with a wider active set while the objective falls.
+Algorithm 4 solves the problem over a few columns, then takes one step over all columns, and
+continues with a wider active set while the objective falls.
 """
 
 from __future__ import annotations

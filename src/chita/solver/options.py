@@ -18,7 +18,7 @@ class Options:
     """Options of the algorithms of section 3.2.
 
     Attributes:
-        iterations: the most IHT updates in all (the paper's grid is from 5 to 500).
+        iterations: the most IHT updates in total (the paper's grid is from 5 to 500).
         t_ht: IHT updates in a cycle of algorithm 3.
         t_cd: sweeps of coordinate descent in a cycle of algorithm 3.
         gamma: the growth factor of the step size in algorithm 2.

@@ -131,7 +131,7 @@ class Problem:
     def in_ordinary_units(self) -> tuple[Problem, float]:
         """Return the problem in units that neither underflow nor overflow, and the scale s.
 
-        With s A, s c, s^2 mu and s^2 M in place of A, c, mu and the moments M of the layers, the
+        With s A, s c, s^2 mu and s^2 M instead of A, c, mu and the moments M of the layers, the
         problem has the same solutions and the objective s^2 Q. Because s is a power of two, the
         solvers give the same bits, except where one of the two units underflows or overflows. The
         larger of A and sqrt(mu) sets the units: entries that underflow next to it do not matter. If

@@ -105,7 +105,7 @@ def joined_ranks() -> Iterator[Ranks]:
         ranks.total(0)  # wait until all ranks are connected, before any of them can end
         yield ranks
     except BaseException as error:
-        ranks.tell(error)
+        ranks.store_error(error)
         raise
     finally:
         ranks.close()
@@ -165,7 +165,7 @@ class ProcessRanks(Ranks):
         made: Any = box[0]
         return cast(Made, made)
 
-    def tell(self, error: BaseException) -> None:
+    def store_error(self, error: BaseException) -> None:
         """Store this rank's error for the others, unless another rank stored one before."""
         kind = "" if isinstance(error, ChitaError) else f"{type(error).__name__}: "
         message = f"rank {self.rank} failed: {kind}{error}"

@@ -14,7 +14,7 @@ file                layers
 ==================  ==========================================================================
 
 `torch.nn.MultiheadAttention` computes with its weights directly, without calls of its submodules;
-its rows come from plain autograd (`chita/curvature/row_by_row.py`). The same holds for every model
+its rows come from plain autograd (`chita/curvature/gradient_rows.py`). The same holds for models
 whose rows fail the checks of `chita/curvature/self_check.py`, which compare the rows of each run
 with plain autograd: a wrong rule costs time but does not change the result.
 

@@ -27,7 +27,7 @@ def bounds(
     not leave room for the other layers is dropped.
 
     Args:
-        shapes: of the weights of each layer, (out, in) or (out, in, h, w).
+        shapes: the shape of each layer's weights, (out, in) or (out, in, h, w).
         k: the number of weights kept in all layers together.
         depthwise: keep depthwise convolutions dense as well.
         last_density: the smallest share of the last layer's weights that is kept.
@@ -47,7 +47,7 @@ def bounds(
 
 
 def is_depthwise(shape: Shape) -> bool:
-    """Whether weights of this shape filter each channel by itself: (out, 1, ...) of a convolution.
+    """Return whether a shape is that of a depthwise convolution: (out, 1, ...).
 
     A convolution of single-channel images has this shape, too. It is the first layer.
     """
@@ -55,11 +55,11 @@ def is_depthwise(shape: Shape) -> bool:
 
 
 def bounded_counts(sizes: Sequence[int], k: int, least: Sequence[int]) -> list[int]:
-    """Return the weights kept in each layer, k in all: one sparsity, except where a bound is met.
+    """Return the weights kept in each layer, k in total: one sparsity, except at a bound.
 
     Args:
         sizes: the number of weights of each layer.
-        k: how many are kept in all, at least the sum of the bounds.
+        k: the number of kept weights in total, at least the sum of the bounds.
         least: the bounds, as `bounds` returns them for this k or a smaller one.
     """
     return share_out(k, sizes, sizes, least)

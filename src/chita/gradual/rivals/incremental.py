@@ -26,7 +26,7 @@ class Incremental(Masked):
     Args:
         model: the model to train.
         optimizer: its optimizer.
-        plan: of the training; the mask changes from its first pruning step to its last.
+        plan: the training plan; the mask changes from its first pruning step to its last.
         include: glob pattern(s) of the prunable parameters.
         every: steps of the optimizer between two updates of the mask.
     """

@@ -17,7 +17,7 @@ from chita.gradual.sparsifier import TrainingPlan
 from chita.model.weights import Patterns
 from chita.solver.constraints.layer_counts import share_out
 
-SMOOTHING = 0.9  # of the momentum
+SMOOTHING = 0.9  # the decay of the momentum
 LEAST = 1e-12  # the momentum of a layer that has none yet
 
 

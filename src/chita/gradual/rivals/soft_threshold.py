@@ -13,8 +13,8 @@ from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
 from chita.solver.constraints.constraint import hard_threshold
 
-DECAY = 0.3  # of s in a step, for each factor of e in the density that is too much
-HALVINGS = 30  # of the search for the last factor
+DECAY = 0.3  # the decay of s in a step, for each factor of e by which the density is too high
+HALVINGS = 30  # steps of the bisection for the last factor
 
 
 class SoftThreshold(Sparsifier):

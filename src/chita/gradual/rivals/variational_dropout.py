@@ -15,7 +15,7 @@ from chita.model.weights import Patterns, Weights
 from chita.pruning.config import kept_weights
 from chita.solver.constraints.constraint import keep, top_k
 
-K1, K2, K3 = 0.63576, 1.87320, 1.48695  # of the paper's approximation of the KL divergence
+K1, K2, K3 = 0.63576, 1.87320, 1.48695  # the paper's approximation of the KL divergence
 PRUNED_ABOVE = 3.0  # log alpha above which a weight is noise
 # The learning rate of log sigma^2 over that of the weights, since its gradients are small.
 SPEED = 100.0
@@ -38,7 +38,7 @@ class VariationalDropout(Sparsifier):
     one threshold of alpha holds for all (Molchanov et al., section 4).
 
     Args:
-        model: whose weights are trained; the prunable ones must belong to Linear or Conv2d layers.
+        model: the model to train; its prunable weights must belong to Linear or Conv2d layers.
         optimizer: its optimizer.
         plan: the training plan.
         include: glob pattern(s) of the prunable parameters.

@@ -66,7 +66,7 @@ class BatchedProblem:
         kept: the initial supports, (b, B) bool: each block keeps as many weights.
         mu: n lambda.
         offset: c, (n,), or for each block the residual due to all other weights, (b, n).
-        constraint: on the supports; a batch has one block unless all supports are allowed.
+        constraint: the allowed supports; a batch has one block unless all are allowed.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class Constraint(ABC):
         Args:
             x: (p,); among equals the lowest indices win.
             k: the size of the support.
-            ranks: that share the entries.
+            ranks: the ranks that share the entries.
         """
 
     @abstractmethod
@@ -90,8 +90,8 @@ class Constraint(ABC):
         Args:
             w: (p,), zero outside the support.
             g: (p,).
-            support: of P_k(w - tau g) for tau -> 0+, (k,).
-            ranks: that share the entries.
+            support: the support of P_k(w - tau g) for tau -> 0+, (k,).
+            ranks: the ranks that share the entries.
         """
 
     @abstractmethod

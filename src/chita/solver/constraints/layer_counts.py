@@ -106,8 +106,8 @@ def top_k_by_layer(
 
     Args:
         scores: (p,).
-        k: the number of entries in all.
-        layers: the number of entries in each layer, p in all.
+        k: the number of entries in total.
+        layers: the number of entries in each layer, p in total.
         constraint: the allowed supports; it takes precedence over equal shares.
     """
     parts = torch.split(constraint.magnitude(scores), list(layers))

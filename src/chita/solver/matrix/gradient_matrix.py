@@ -48,7 +48,7 @@ def sum_in_bags(columns: Tensor, index: Tensor, values: Tensor, starts: Tensor) 
         values: (c,), their factors.
         starts: (bags,), where in `index` each bag starts.
     """
-    # What torch.nn.functional.embedding_bag calls in the mode "sum" (0).
+    # The function that torch.nn.functional.embedding_bag calls in the mode "sum" (0).
     sums: Tensor = torch.embedding_bag(columns, index, starts, False, 0, False, values)[0]
     return sums
 

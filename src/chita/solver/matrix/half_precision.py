@@ -15,7 +15,7 @@ from chita.solver.matrix.gradient_matrix import CHUNK, GradientMatrix
 from chita.solver.matrix.in_memory import Demand, Place, Target
 
 LARGEST = 15  # stored entries are below 2^15; the largest float16 is 65504
-SMALLEST_EXPONENT = -100  # of a scale, because denormal scales would not be exact
+SMALLEST_EXPONENT = -100  # the least of a scale: denormal scales are not exact
 BUFFER_BYTES = 256 << 20  # size of the buffer of rows in full precision
 GPU_PIECE_BYTES = 1 << 28  # bytes read at a time on a GPU, which needs large pieces to be busy
 
