@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.resumable import Kept, ResumableRun
+from chita.files.resumable import ResumableRun, StoredRun
 from tests.support.messages import naming
 
 RUN: dict[str, Any] = {"method": "chita-bso", "seed": 3, "include": ("a*", "b*")}
@@ -27,9 +27,9 @@ class SquareFile(ResumableRun[Squares]):
     part = "square"
 
     @classmethod
-    def read(cls, path: Path) -> Kept[Squares]:
+    def read(cls, path: Path) -> StoredRun[Squares]:
         run, total, finished = json.loads(path.read_text())
-        return Kept(run, total, Squares(**finished))
+        return StoredRun(run, total, Squares(**finished))
 
     def write(self, finished: Squares) -> None:
         self.path.write_text(json.dumps([self.run, self.total, asdict(finished)]))

@@ -18,7 +18,7 @@ from chita.paper.gradual import QUICK_SETTINGS, Gradual
 from chita.paper.networks import find_subjects
 from chita.paper.objective import Objective
 from chita.paper.ridge import RidgeEffect
-from chita.paper.robustness.benchmark import QUICK_NETWORKS, AnyNetwork
+from chita.paper.robustness.benchmark import QUICK_NETWORKS, Robustness
 from chita.paper.runtime import Runtime
 from chita.paper.scale.benchmark import Scale
 from chita.paper.schedules import QUICK_SETTINGS as QUICK_STAGES
@@ -75,7 +75,7 @@ BENCHMARKS = {
             samples=250,
         ),
     ),
-    "robustness": Sizes(AnyNetwork(), AnyNetwork(QUICK_NETWORKS, samples=200)),
+    "robustness": Sizes(Robustness(), Robustness(QUICK_NETWORKS, samples=200)),
 }
 NAMES = ", ".join(BENCHMARKS)
 

@@ -32,7 +32,7 @@ Parts = TypeVar("Parts", bound=FinishedParts)
 
 
 @dataclass(frozen=True)
-class Kept(Generic[Parts]):
+class StoredRun(Generic[Parts]):
     """The content of a file.
 
     Attributes:
@@ -65,7 +65,7 @@ class ResumableRun(ABC, Generic[Parts]):
 
     @classmethod
     @abstractmethod
-    def read(cls, path: Path) -> Kept[Parts]:
+    def read(cls, path: Path) -> StoredRun[Parts]:
         """Read a file; any exception means that it is damaged."""
 
     @abstractmethod
@@ -87,19 +87,19 @@ class ResumableRun(ABC, Generic[Parts]):
         sweep(folder)
         if not resume:
             self.forget_finished(folder)
-        kept = self._find(folder)
-        if kept is None:
+        stored = self._find(folder)
+        if stored is None:
             return None
-        self._check_same(kept.run)
-        done = len(kept.finished.rows)
+        self._check_same(stored.run)
+        done = len(stored.finished.rows)
         logger.info("continuing after %s %d of %d", self.part, done, self.total)
-        return kept.finished
+        return stored.finished
 
     @classmethod
     def done(cls, folder: Path) -> tuple[int, int] | None:
         """Return the finished parts and all parts of the run in a folder; None without a file."""
-        kept = cls._find(folder)
-        return None if kept is None else (len(kept.finished.rows), kept.total)
+        stored = cls._find(folder)
+        return None if stored is None else (len(stored.finished.rows), stored.total)
 
     @classmethod
     def forget_finished(cls, folder: Path) -> None:
@@ -117,7 +117,7 @@ class ResumableRun(ABC, Generic[Parts]):
         (folder / cls.file).unlink(missing_ok=True)
 
     @classmethod
-    def _find(cls, folder: Path) -> Kept[Parts] | None:
+    def _find(cls, folder: Path) -> StoredRun[Parts] | None:
         path = folder / cls.file
         if not path.exists():
             return None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from chita.files.atomic import write_whole
-from chita.files.resumable import Kept, ResumableRun
+from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import EPOCH_FILE
 from chita.gradual.history import EpochRow
 
@@ -49,7 +49,7 @@ class EpochFile(ResumableRun[FinishedEpochs]):
         super().__init__(folder, run, epochs)
 
     @classmethod
-    def read(cls, path: Path) -> Kept[FinishedEpochs]:
+    def read(cls, path: Path) -> StoredRun[FinishedEpochs]:
         content = torch.load(path, map_location="cpu", weights_only=True)
         finished = FinishedEpochs(
             rows=[EpochRow(**row) for row in content["rows"]],
@@ -57,7 +57,7 @@ class EpochFile(ResumableRun[FinishedEpochs]):
             optimizer=content["optimizer"],
             sparsifier=content["sparsifier"],
         )
-        return Kept(content["run"], content["epochs"], finished)
+        return StoredRun(content["run"], content["epochs"], finished)
 
     def write(self, finished: FinishedEpochs) -> None:
         content = {

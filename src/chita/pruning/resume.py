@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.files.atomic import write_whole
-from chita.files.resumable import Kept, ResumableRun
+from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import STAGE_FILE
 from chita.model.batch import tensors_of
 from chita.model.sample_source import NOTHING_HELD_OUT, SampleSplit
@@ -90,7 +90,7 @@ class StageFile(ResumableRun[FinishedStages]):
         super().__init__(folder, run, stages)
 
     @classmethod
-    def read(cls, path: Path) -> Kept[FinishedStages]:
+    def read(cls, path: Path) -> StoredRun[FinishedStages]:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_HEADER])
             tensors = {name: file.get_tensor(name) for name in ("weights", "kept")}
@@ -103,7 +103,7 @@ class StageFile(ResumableRun[FinishedStages]):
                 search=header["guard"],
                 seconds=header["seconds"],
             )
-        return Kept(header["run"], header["stages"], finished)
+        return StoredRun(header["run"], header["stages"], finished)
 
     def write(self, finished: FinishedStages) -> None:
         tensors = {"weights": finished.weights.cpu(), "kept": finished.kept.cpu()}

@@ -6,8 +6,15 @@ import pytest
 
 from chita.paper.benchmark import run_benchmark
 from chita.paper.robustness import benchmark as module
-from chita.paper.robustness.benchmark import CONTENDERS, QUICK_NETWORKS, AnyNetwork
-from chita.paper.robustness.layout import CANDIDATE, DENSE, RIVALS, any_rows, any_text, verdicts
+from chita.paper.robustness.benchmark import CONTENDERS, QUICK_NETWORKS, Robustness
+from chita.paper.robustness.layout import (
+    CANDIDATE,
+    DENSE,
+    RIVALS,
+    robustness_rows,
+    robustness_text,
+    verdicts,
+)
 from chita.paper.robustness.specimens import find_specimens
 from tests.paper.small import embedded, read_csv
 from tests.support.messages import says
@@ -43,7 +50,7 @@ def test_the_report_is_made_of_cells_that_are_kept(
     monkeypatch.setattr(module, "prune", counted)
     few = {name: CONTENDERS[name] for name in ("magnitude", "OBD, lambda = 0")}
     few[CANDIDATE] = {"method": "chita++", "stages": 2, "ridge": 1e-3}
-    small = AnyNetwork(QUICK_NETWORKS[:2], few, samples=50)
+    small = Robustness(QUICK_NETWORKS[:2], few, samples=50)
     run_benchmark("any", small, embedded(tmp_path), tmp_path)
     assert len(calls) == 12
     run_benchmark("any", small, embedded(tmp_path), tmp_path)
@@ -67,7 +74,7 @@ def test_the_report_is_made_of_cells_that_are_kept(
 
 def test_one_seed_is_whole_before_the_next(tmp_path: Path) -> None:
     bench = embedded(tmp_path, seeds=2)
-    keys = [cell.key for cell in AnyNetwork().cells(bench)]
+    keys = [cell.key for cell in Robustness().cells(bench)]
     half = len(keys) // 2
     assert [key["seed"] for key in keys] == [0] * half + [1] * half
     sparsities = sum(len(s.sparsities) for s in find_specimens(bench.subjects).values())
@@ -81,7 +88,7 @@ def test_one_seed_is_whole_before_the_next(tmp_path: Path) -> None:
 )
 def test_the_loss_is_held_against_the_best_rival(loss: float, verdict: str) -> None:
     records = [record("magnitude", math.nan), record("OBD", 0.7), record("CHITA", 0.5)]
-    rows = any_rows([*records, record("CHITA++", 0.1), record(CANDIDATE, loss)])
+    rows = robustness_rows([*records, record("CHITA++", 0.1), record(CANDIDATE, loss)])
     (line,) = verdicts(rows)
     assert (line["best rival"], line["its loss"], line["loss"]) == ("CHITA", 0.5, verdict)
     assert line["rescaling"] is None
@@ -90,7 +97,7 @@ def test_the_loss_is_held_against_the_best_rival(loss: float, verdict: str) -> N
 @pytest.mark.parametrize(("accuracy", "verdict"), [(89.0, "met"), (93.0, "met"), (88.9, "NOT MET")])
 def test_rescaling_is_held_against_the_network_itself(accuracy: float, verdict: str) -> None:
     copy: dict[str, Any] = {"network": "copy", "rescaled_from": "net"}
-    rows = any_rows(
+    rows = robustness_rows(
         [
             record("magnitude", 0.5),
             record(CANDIDATE, 0.4, accuracy=90.0),
@@ -111,13 +118,15 @@ def test_seeds_are_averaged_and_sparsities_kept_apart() -> None:
         for seed, (rival, ours) in enumerate(((1.0, 0.5), (3.0, 2.5)))
         for name, loss in (("magnitude", scale * rival), (CANDIDATE, scale * ours))
     ]
-    rows = any_rows(records)
+    rows = robustness_rows(records)
     assert {row["seeds"] for row in rows} == {2}
     assert [line["ratio"] for line in verdicts(rows)] == [0.75, 0.75]
     assert [line["its loss"] for line in verdicts(rows)] == [2.0, 4.0]
 
 
 def test_without_the_candidate_the_others_are_shown() -> None:
-    text = any_text(any_rows([record(DENSE, 0.1, sparsity=0.0), record("magnitude", 0.5)]))
+    text = robustness_text(
+        robustness_rows([record(DENSE, 0.1, sparsity=0.0), record("magnitude", 0.5)])
+    )
     assert says(text, "auto")
     assert "| net | 0.8 | 0.1, 90.00 | 0.5, 90.00 |" in text

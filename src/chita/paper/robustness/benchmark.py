@@ -18,7 +18,13 @@ from chita.model.forward import device_of
 from chita.model.losses import mean_loss
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
-from chita.paper.robustness.layout import CANDIDATE, DENSE, any_rows, any_text, draw_any
+from chita.paper.robustness.layout import (
+    CANDIDATE,
+    DENSE,
+    draw_robustness,
+    robustness_rows,
+    robustness_text,
+)
 from chita.paper.robustness.specimens import Specimen, find_specimens
 from chita.paper.settings import version_key
 from chita.paper.write import Report
@@ -36,7 +42,7 @@ QUICK_NETWORKS = ("mlpnet-embedded", "mlpnet-embedded-rescaled", "signals")
 
 
 @dataclass(frozen=True)
-class AnyNetwork:
+class Robustness:
     """All contenders on all networks.
 
     Attributes:
@@ -68,12 +74,12 @@ class AnyNetwork:
             yield _cell(specimen, seed, name, sparsity, **arguments)
 
     def report(self, records: Sequence[Record]) -> Report:
-        rows = any_rows(records)
+        rows = robustness_rows(records)
         return Report(
             title="One method for many kinds of networks: held-out loss after one-shot pruning",
             rows=rows,
-            text=any_text(rows),
-            draw=lambda figure: draw_any(figure, rows),
+            text=robustness_text(rows),
+            draw=lambda figure: draw_robustness(figure, rows),
         )
 
 

@@ -32,7 +32,7 @@ for a rescaled copy, an accuracy at most {POINTS:g} point below that of the orig
 rescaled copy computes the same function: neighbouring layers are multiplied by 1000 and 1/1000."""
 
 
-def any_rows(records: Sequence[Record]) -> list[Row]:
+def robustness_rows(records: Sequence[Record]) -> list[Row]:
     """Return the mean over the seeds for each network, sparsity and method."""
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
@@ -79,17 +79,17 @@ def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
     return lines
 
 
-def any_text(rows: Sequence[Row]) -> str:
+def robustness_text(rows: Sequence[Row]) -> str:
     """Return the explanation, the verdicts and the table of all methods."""
-    judged = verdicts(rows)
+    found = verdicts(rows)
     parts = [EXPLANATION]
     parts += [f"{what}: not run here." for name, what in ABSENT.items() if not _has(rows, name)]
-    parts.append(as_markdown(judged) if judged else f"{CANDIDATE} was not run.")
+    parts.append(as_markdown(found) if found else f"{CANDIDATE} was not run.")
     parts += ["## Loss, and accuracy in percent", as_markdown(_table(rows))]
     return "\n\n".join(parts)
 
 
-def draw_any(figure: Figure, rows: Sequence[Row]) -> None:
+def draw_robustness(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw the loss of each method relative to that of the best rival, network by network."""
     places = _places(rows)
     figure.set_size_inches(8, 1.5 + 0.3 * len(places))
