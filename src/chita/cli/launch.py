@@ -117,7 +117,7 @@ def resumable(
             yield ranks, place
     except KeyboardInterrupt:
         done = kind.done(out) if out is not None else None
-        after = f" after {kind.part} {done[0]} of {done[1]}; go on with --resume" if done else ""
+        after = f" after {kind.part} {done[0]} of {done[1]}; continue with --resume" if done else ""
         Console(stderr=True).print(f"interrupted{after}", highlight=False)
         raise typer.Exit(130) from None
 

@@ -41,7 +41,7 @@ from chita.report.tables import counts_table, layer_table, summary_table
 from chita.zoo import Network
 from chita.zoo.trained import Trained
 
-SPARSITY = 0.9  # by default
+SPARSITY = 0.9  # the default without a floor
 
 
 @with_prune_options
@@ -159,7 +159,7 @@ def _write(
 def _read_config(
     network: Network, layers: list[str] | None, options: Mapping[str, Any]
 ) -> PruneConfig:
-    """Return the configuration that the command line asks for, with the command's own defaults."""
+    """Return the configuration of the command line, with the defaults of the command."""
     given = read_options(options)
     given["include"] = given["include"] or network.prunable
     if layers:

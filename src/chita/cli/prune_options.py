@@ -59,7 +59,7 @@ def read_options(
     """Return the values of the options that the command line sets or has a default for.
 
     Args:
-        given: what typer parsed, by name.
+        given: the values that typer parsed, by name.
         declarations: the dataclass that declares the options.
 
     Raises:

@@ -52,7 +52,7 @@ def sensitivity_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure the loss against the sparsity of each layer, and advise which layers to spare."""
+    """Measure the loss against the sparsity of each layer, and advise which layers to limit."""
     known = zoo.get(network)
     if not 0 < sparsity <= LADDER[-1]:  # checked before data are fetched
         raise ChitaError(f"sparsity must be above 0 and at most {LADDER[-1]}, got {sparsity}")

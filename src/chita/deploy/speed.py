@@ -53,7 +53,7 @@ class Comparison:
         """A recommendation in words."""
         best = self.best
         if best is None:
-            return f"batch {self.batch}: nothing gains, use dense"
+            return f"batch {self.batch}: no path is faster than dense, use dense"
         low, median, high = self.timings[best].gains(self.timings[DENSE])
         return (
             f"batch {self.batch}: use {best}, {median:.2f} times as fast as dense "
@@ -101,7 +101,7 @@ def measure_speed(model: nn.Module, example: Example, batch: int) -> Comparison:
             if fast.changed:
                 paths[name] = partial(call, fast.model, example)
             else:
-                left_out[name] = "no layer gains" if fast is chosen else "fits no layer"
+                left_out[name] = "no layer is faster" if fast is chosen else "fits no layer"
         try:
             paths[ONNX] = _onnx_path(model, example)
         except ChitaError as error:

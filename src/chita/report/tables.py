@@ -23,7 +23,7 @@ __all__ = [
 
 
 class LayerLike(Protocol):
-    """What a table shows of one layer."""
+    """The properties of a layer that a table shows."""
 
     @property
     def name(self) -> str:
@@ -47,7 +47,7 @@ class LayerLike(Protocol):
 
 
 class PrunedLike(Protocol):
-    """What a table shows of a pruned network; `chita.PruneResult` has it."""
+    """The properties of a pruned network that a table shows; `chita.PruneResult` has them."""
 
     @property
     def title(self) -> str:
@@ -142,9 +142,9 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
     table.add_row("accuracy", f"{record['accuracy']:.2f} %")
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
-    judged = [row for row in record["stages"] if row["accepted"] and row["accuracy"] is not None]
-    if judged:
-        table.add_row("held-out accuracy of its last stage", f"{judged[-1]['accuracy']:.2f} %")
+    measured = [row for row in record["stages"] if row["accepted"] and row["accuracy"] is not None]
+    if measured:
+        table.add_row("held-out accuracy of its last stage", f"{measured[-1]['accuracy']:.2f} %")
     for kept, groups in (record.get("groups") or {}).items():
         table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
     for row in record["repairs"]:
@@ -163,7 +163,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
     table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")
-    table.add_row("seconds in all", f"{seconds['total']:.2f}")
+    table.add_row("seconds in total", f"{seconds['total']:.2f}")
     table.add_row("peak memory", f"{record['peak_memory_bytes'] / 1e6:,.0f} MB")
     return table
 

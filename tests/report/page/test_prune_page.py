@@ -60,7 +60,7 @@ def test_stages_and_times_are_those_of_the_record(tmp_path: Path) -> None:
     stages, times = charts_of(page, "Stages"), charts_of(page, "Time")
     objective = stages["Objective after each stage"]
     assert ys(objective, "objective") == [row["objective"] for row in record["stages"]]
-    by_part = {row["name"]: row["values"][0] for row in times["Seconds in all"]["rows"]}
+    by_part = {row["name"]: row["values"][0] for row in times["Seconds in total"]["rows"]}
     assert set(by_part) == {*record["seconds"], "the rest"} - {"total"}
     assert sum(by_part.values()) == pytest.approx(record["seconds"]["total"])
     by_stage = times["Seconds of each stage"]

@@ -96,13 +96,13 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
         row, made = _choose(name, layer, x) if form is None else _take(form, name, layer)
         if made is not None:
             fast = swap(fast, layer, made)
-            if not _gives(fast, example, wanted):
+            if not _matches(fast, example, wanted):
                 fast = swap(fast, made, layer)
                 row = replace(row, chosen=DENSE, reason="the model uses more than its output")
         rows.append(row)
     found = Accelerated(fast, rows)
     if form is None and found.changed and not _gains(found.model, model, example):
-        why = "gains alone, but the whole model does not"
+        why = "faster alone, but the whole model is not"
         rows = [
             row if row.chosen == DENSE else replace(row, chosen=DENSE, reason=why) for row in rows
         ]
@@ -123,7 +123,7 @@ def _choose(name: str, layer: nn.Module, x: Tensor) -> tuple[LayerChoice, nn.Mod
     forms = {}
     for kind, form in FORMS.items():
         made = form(layer)
-        if made is not None and _gives(made, x, wanted):
+        if made is not None and _matches(made, x, wanted):
             forms[kind] = made
     ways: dict[str, nn.Module] = {DENSE: layer, **forms}
     timings = race({kind: partial(module, x) for kind, module in ways.items()}, x.device)
@@ -165,7 +165,7 @@ def _inputs(model: nn.Module, example: Example) -> dict[str, tuple[nn.Module, Te
     return found
 
 
-def _gives(model: nn.Module, example: Example, wanted: Any) -> bool:
+def _matches(model: nn.Module, example: Example, wanted: Any) -> bool:
     """Return whether a module runs on this machine, with the wanted output up to rounding."""
     try:
         found = call(model, example)
@@ -182,7 +182,7 @@ def _reason(timings: dict[str, Timing], best: str | None) -> str:
     if not others:
         return "no other form fits"
     kind = min(others, key=lambda name: others[name])
-    return f"nothing gains: the best, {kind}, takes {others[kind] / dense:.2f} of the time"
+    return f"no form is faster: the best, {kind}, takes {others[kind] / dense:.2f} of the time"
 
 
 def choices_table(rows: Sequence[LayerChoice]) -> Table:

@@ -31,7 +31,7 @@ class SemiStructured(nn.Module):
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         bias: Tensor | None = getattr(layer, "bias", None)
-        with warnings.catch_warnings():  # that these tensors are a prototype
+        with warnings.catch_warnings():  # PyTorch warns that these tensors are a prototype
             warnings.simplefilter("ignore", UserWarning)
             weight = to_sparse_semi_structured(layer.get_parameter("weight").detach())
         self.weight = nn.Parameter(weight, requires_grad=False)

@@ -21,7 +21,7 @@ class Sparse(Product):
     def __init__(self, layer: nn.Module) -> None:
         super().__init__(layer)
         weight = matrix_of(layer)
-        with warnings.catch_warnings():  # that these tensors are in beta
+        with warnings.catch_warnings():  # PyTorch warns that these tensors are in beta
             warnings.simplefilter("ignore", UserWarning)
             matrix = weight.to_sparse_csr()
         self.size = weight.shape

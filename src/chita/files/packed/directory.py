@@ -120,13 +120,13 @@ def _read_code(fields: object) -> Code:
 def _whole_numbers(numbers: object) -> tuple[int, ...]:
     if isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers):
         return tuple(numbers)
-    raise ChitaError(f"its directory has {_shown(numbers)} in place of whole numbers")
+    raise ChitaError(f"its directory has {_shown(numbers)} instead of whole numbers")
 
 
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ChitaError(f"its directory has {_shown(value)} in place of a name")
+    raise ChitaError(f"its directory has {_shown(value)} instead of a name")
 
 
 def _shown(value: object) -> str:
@@ -136,12 +136,12 @@ def _shown(value: object) -> str:
 def _check_names(directory: Directory) -> None:
     names = [*(entry.name for entry in directory.entries), *directory.tied]
     if len(set(names)) < len(names):
-        raise ChitaError("a name stands for two tensors")
+        raise ChitaError("two tensors have the same name")
     for name in names:
         if not name.isprintable():
             raise ChitaError(f"the name {_shown(name)} cannot be printed")
     if not set(directory.tied.values()) <= {entry.name for entry in directory.entries}:
-        raise ChitaError("a tied tensor is not there")
+        raise ChitaError("a tied tensor is missing")
 
 
 def _check_sizes(directory: Directory) -> None:

@@ -32,7 +32,7 @@ def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
     order = [*VIEWS, *(b.name for b in benchmarks if b.name not in VIEWS)]
     benchmarks = sorted(benchmarks, key=lambda benchmark: order.index(benchmark.name))
     return {
-        "title": "The paper's tables and figures, made again",
+        "title": "The paper's tables and figures, reproduced",
         "lead": f"chita bench {', '.join(benchmark.name for benchmark in benchmarks)}",
         "facts": [item for benchmark in benchmarks for item in _best_accuracies(benchmark)],
         "sections": [bench_section(benchmark) for benchmark in benchmarks],

@@ -127,7 +127,7 @@ def _tried(stages: Rows) -> Part:
             chosen.append(point(stage, loss, _words(row)))
     curves = [series("tried", tried, style="dots", colour=7), series("chosen", chosen)]
     return lines(
-        "What each stage tried, and chose",
+        "Candidates of each stage, and the choice",
         axis("stage", "count"),
         axis("held-out loss"),
         curves if tried else [],
@@ -153,7 +153,7 @@ def _time_section(record: Record, stages: Rows) -> list[Part]:
     if parts and total is not None:
         parts["the rest"] = max(total - sum(parts.values()), 0.0)
         rows = [bar(name, [value], f"{value:.2f} s") for name, value in parts.items()]
-        charts.append(bars("Seconds in all", "part", "seconds", ["seconds"], rows))
+        charts.append(bars("Seconds in total", "part", "seconds", ["seconds"], rows))
     columns = dict.fromkeys(name for row in stages for name in row if name.endswith(SECONDS))
     if columns and len(stages) > 1:
         rows = []

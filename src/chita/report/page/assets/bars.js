@@ -1,6 +1,6 @@
 // Bars, one under the other, each of one or more parts.
 
-const TALLEST = 900; // pixels of all bars together, where there are many
+const TALLEST = 900; // the height of many bars together, in pixels
 
 function drawBars(chart, hidden, width) {
   const parts = chart.parts.map((name, place) => ({ name, place })).filter((part) => !hidden.has(part.name));

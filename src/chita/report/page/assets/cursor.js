@@ -1,4 +1,4 @@
-// The mouse, a finger and the keyboard: all of them pick a mark, and its text is shown and announced.
+// Select a mark by mouse, touch or keyboard; its text is shown and announced.
 //
 // A mark is {x, y, row, column, text}: a place in the picture, the row that up and down move
 // across, the column that left and right move along.
@@ -20,7 +20,7 @@ function addCursor(plot, picture, current) {
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);
   picture.addEventListener("pointerleave", (event) => {
-    if (event.pointerType === "mouse") choose(null); // what a finger touched stays
+    if (event.pointerType === "mouse") choose(null); // a touched mark stays selected
   });
   picture.addEventListener("focus", () => {
     if (chosen === null && picture.matches(":focus-visible")) choose(current.marks[0] ?? null);
@@ -40,7 +40,7 @@ function pointIn(picture, event) {
   return { x: event.clientX - frame.left, y: event.clientY - frame.top };
 }
 
-// The nearest mark; where marks are tall rows (bars), only the height counts.
+// Return the nearest mark; for bars, only the vertical distance counts.
 function nearest(marks, { x, y }, tall) {
   let best = null;
   let least = Infinity;
@@ -51,7 +51,7 @@ function nearest(marks, { x, y }, tall) {
   return best;
 }
 
-// The mark that a key leads to; null for none, undefined where the key means nothing here.
+// Return the mark that a key selects; null to deselect, undefined for other keys.
 function step(marks, chosen, key) {
   if (key === "Escape") return null;
   if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(key)) return undefined;
@@ -69,7 +69,7 @@ function step(marks, chosen, key) {
   return nearest(others, chosen, false) ?? chosen;
 }
 
-// Beside the mark, and inside the plot.
+// Place the text beside the mark, inside the plot.
 function placeReadout(readout, plot, mark) {
   const { offsetWidth: width, offsetHeight: height } = readout;
   const left = mark.x + 14 + width > plot.clientWidth ? mark.x - 14 - width : mark.x + 14;

@@ -1,4 +1,4 @@
-// Elements, and numbers as text. Text goes in as text, never as HTML.
+// Create elements and format numbers. Text is inserted as text, never as HTML.
 
 const COLOURS = 12; // in the palette of page.css
 const SVG = "http://www.w3.org/2000/svg";
@@ -44,7 +44,7 @@ function showTick(value, axis) {
   return axis.form === "seconds" ? `${fourDigits(value)} s` : fourDigits(value);
 }
 
-// A text cut in its middle, so that it is no wider than so many pixels of 12 px type.
+// Shorten a text in its middle to a width in pixels, for 12 px type.
 function fit(text, pixels) {
   const room = Math.max(3, Math.floor(pixels / 7));
   if (text.length <= room) return text;

@@ -42,14 +42,14 @@ function moveRing(ring, mark) {
   ring.setAttribute("cy", mark.y);
 }
 
-// The curve of the mark stands out from the others.
+// Emphasise the curve of the mark.
 function dimOthers(svg, mark) {
   for (const [row, curve] of svg.querySelectorAll(".series").entries()) {
     curve.classList.toggle("dim", mark !== null && row !== mark.row);
   }
 }
 
-// Drawn for the width there is, and again when that changes.
+// Draw for the available width, and again when it changes.
 function watchWidth(plot, redraw) {
   let width = 0;
   new ResizeObserver(() => {
@@ -69,7 +69,7 @@ function barKeys(chart) {
   }));
 }
 
-// A switch for each series or part, and the levels; one thing alone needs no legend.
+// Return a switch for each series or part, and the levels; a single one needs no legend.
 function makeLegend(keys, levels, hidden, redraw) {
   if (keys.length + levels.length < 2) return null;
   const entries = keys.map(({ name, mark }) => {

@@ -6,7 +6,7 @@ const SHAPES = [
   (r) => `M0,${-1.3 * r}L${1.3 * r},0L0,${1.3 * r}L${-1.3 * r},0z`,
   (r) => `M0,${-1.2 * r}L${1.2 * r},${r}L${-1.2 * r},${r}z`,
 ];
-const MANY = 60; // points of a curve that need no marker each
+const MANY = 60; // a curve with more points has no markers
 
 // Shapes change along the palette and again on each round of it: colour is never the only sign.
 function marker(series, radius) {

@@ -8,7 +8,7 @@ function makeMask(mask) {
     width: mask.width, height: mask.height, tabindex: 0, role: "application", "aria-roledescription": "picture of a mask",
     "aria-label": `${mask.name}, ${note}. Arrow keys move through its patches.`,
   });
-  const flat = Math.min(1, Math.max(0.3, mask.rows / mask.columns)); // neither a thread nor a tower
+  const flat = Math.min(1, Math.max(0.3, mask.rows / mask.columns)); // limits the aspect ratio
   canvas.style.aspectRatio = `1 / ${flat}`;
   const plot = make("div", { class: "plot" }, canvas);
   const cells = Uint8Array.from(atob(mask.cells), (letter) => letter.charCodeAt(0));
@@ -58,7 +58,7 @@ function cellMark(canvas, mask, cell, place) {
     y: ((row + 0.5) / mask.height) * canvas.clientHeight,
     row, column,
     get text() {
-      return describeCell(mask, cell, row, column); // of thousands of cells, one is asked for
+      return describeCell(mask, cell, row, column); // on demand: there may be thousands of cells
     },
   };
 }

@@ -1,4 +1,4 @@
-// The page, from its data.
+// Build the page from its data.
 
 const page = JSON.parse(document.getElementById("data").textContent);
 

@@ -1,4 +1,4 @@
-// From values to pixels, and where the ticks are.
+// Map values to pixels, and choose the ticks.
 
 function span(values) {
   const low = Math.min(...values);
@@ -23,7 +23,7 @@ function scaleFor(axis, values, from, to, pitch) {
   return scale;
 }
 
-// Ticks at most so many, where they are not names or powers of ten.
+// Return at most `count` ticks, but at least 4; all names, or the ticks of a logarithmic axis.
 function ticksFor(axis, low, high, count) {
   if (axis.names) return axis.names.map((_, place) => place);
   if (axis.log) return logTicks(low, high);
@@ -43,7 +43,7 @@ function linearTicks(low, high, count, whole) {
   return ticks;
 }
 
-// Powers of ten; where there are fewer than two, 1, 2 and 5 times these.
+// Return the powers of ten, or 1, 2 and 5 times these if there are fewer than two.
 function logTicks(low, high) {
   const ticks = (digits) => {
     const found = [];
