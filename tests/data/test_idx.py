@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita import ChitaError
-from chita.data.idx import decode_idx, encode_idx, read_idx, write_idx
+from chita.data.idx import decode_idx, encode_idx, read_idx
 from tests.support.messages import naming
 
 
@@ -22,7 +22,7 @@ def test_round_trip(shape: list[int], seed: int) -> None:
 
 def test_layout_is_the_official_one(tmp_path: Path) -> None:
     values = torch.arange(12, dtype=torch.uint8).reshape(2, 2, 3)
-    write_idx(tmp_path / "images", values)
+    (tmp_path / "images").write_bytes(encode_idx(values))
     # 2051 is the magic number of MNIST's image files.
     assert (tmp_path / "images").read_bytes() == struct.pack(">4I", 2051, 2, 2, 3) + bytes(
         range(12)

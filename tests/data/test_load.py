@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from chita import ChitaError, data
-from chita.data.idx import write_idx
+from chita.data.idx import encode_idx
 from chita.data.sources import MNIST_FILES
 from tests.support.messages import naming
 
 
 def test_loads_the_files_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, shape in zip(MNIST_FILES, ((3, 28, 28), (3,), (2, 28, 28), (2,)), strict=True):
-        write_idx(tmp_path / name, torch.full(shape, 7, dtype=torch.uint8))
+        (tmp_path / name).write_bytes(encode_idx(torch.full(shape, 7, dtype=torch.uint8)))
     monkeypatch.setenv("CHITA_DATA", str(tmp_path))
     splits = data.load("mnist")
     inputs, targets = next(iter(data.Batches(splits.test, 2)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chita.errors import ChitaError
 from chita.pruning.allocation import Allocation, allocate
 from chita.pruning.config import kept_weights
-from chita.solver.constraints.layer_counts import erk_counts, uniform_counts
+from chita.solver.constraints.layer_counts import erk_counts, share_out
 from tests.support.messages import naming
 
 MLP = {"fc1.weight": (40, 784), "fc2.weight": (20, 40), "fc3.weight": (10, 20)}
@@ -33,8 +33,8 @@ def test_without_a_rule_there_is_no_allocation() -> None:
 
 @pytest.mark.parametrize("k", [0, 1, 1618, 3235, 32360])
 def test_uniform_and_erk_are_exact(k: int) -> None:
-    uniform = made(MLP, k, rule="uniform")
-    assert list(uniform.least) == list(uniform.most) == uniform_counts([31360, 800, 200], k)
+    uniform, sizes = made(MLP, k, rule="uniform"), [31360, 800, 200]
+    assert list(uniform.least) == list(uniform.most) == share_out(k, sizes, sizes)
     erk = made(MLP, k, rule="erk")
     assert list(erk.least) == list(erk.most) == erk_counts(list(MLP.values()), k)
 

@@ -14,7 +14,7 @@ import chita
 from chita import ChitaError
 from chita.methods import METHODS
 from chita.model.weights import Weights
-from chita.solver.constraints.layer_counts import erk_counts, uniform_counts
+from chita.solver.constraints.layer_counts import erk_counts, share_out
 from tests.support.messages import naming
 from tests.support.pruning import (
     Watch,
@@ -45,7 +45,7 @@ def test_every_method_keeps_to_every_rule(method: str) -> None:
     def counts(**keywords: Any) -> list[int]:
         return kept(prune_quietly(tiny(), DATA, method=method, **keywords))
 
-    assert counts(allocation="uniform") == uniform_counts([48, 24], 18) == [12, 6]
+    assert counts(allocation="uniform") == share_out(18, [48, 24], [48, 24]) == [12, 6]
     assert counts(allocation="erk") == erk_counts([(8, 6), (3, 8)], 18) == [10, 8]
     assert counts(allocation={"0.*": 0.9375}) == [3, 15]
     assert counts(at_most={"2.weight": 0.25}) == [0, 18]

@@ -57,8 +57,3 @@ def read_idx(path: Path) -> Tensor:
     except OSError as error:
         raise ChitaError(f"cannot read the idx file {path}: {error}") from error
     return decode_idx(content, str(path))
-
-
-def write_idx(path: Path, values: Tensor) -> None:
-    """Write a uint8 tensor of any shape as an idx file."""
-    path.write_bytes(encode_idx(values))

@@ -13,7 +13,6 @@ from chita.solver.constraints.layer_counts import (
     erk_shares,
     share_out,
     top_k_mask,
-    uniform_counts,
 )
 from chita.zoo import NETWORKS, ResNet20
 from tests.support.messages import naming
@@ -72,7 +71,7 @@ def test_the_steps_that_stand_lowest_are_taken(sizes: list[int], part: float) ->
     total = int(part * sum(sizes))
     steps = sorted((Fraction(2 * c + 1, 2 * n), i) for i, n in enumerate(sizes) for c in range(n))
     taken = [i for _, i in steps[:total]]
-    assert uniform_counts(sizes, total) == [taken.count(i) for i in range(len(sizes))]
+    assert share_out(total, sizes, sizes) == [taken.count(i) for i in range(len(sizes))]
 
 
 def test_a_share_of_nothing_gets_what_nobody_else_can_take() -> None:
@@ -93,7 +92,7 @@ def test_more_than_there_is_is_refused() -> None:
 
 
 def test_the_same_share_of_every_layer() -> None:
-    assert uniform_counts([1000, 200, 10], 121) == [100, 20, 1]
+    assert share_out(121, [1000, 200, 10], [1000, 200, 10]) == [100, 20, 1]
 
 
 def test_a_scalar_has_a_share_of_its_own() -> None:

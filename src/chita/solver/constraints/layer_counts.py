@@ -50,11 +50,6 @@ def share_out(
     return found
 
 
-def uniform_counts(sizes: Sequence[int], k: int) -> list[int]:
-    """Return the same share of every layer, k weights in all."""
-    return share_out(k, sizes, sizes)
-
-
 def erk_counts(shapes: Sequence[Sequence[int]], k: int) -> list[int]:
     """Return the Erdős-Rényi-Kernel counts (Mocanu; Evci): the weights that each layer keeps.
 
