@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,7 +13,6 @@ from torch.nn import functional
 from chita.errors import ChitaError
 from chita.model.batch import MISFITS, Batch, map_tensors, parse_batch, tensors_of
 from chita.model.forward import device_of, evaluating, logits_of
-from chita.solver.ranks import ALONE, Ranks
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -129,16 +129,13 @@ FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 
 
 @torch.no_grad()
-def mean_loss(
-    model: nn.Module, batches: Iterable[Any], loss: Loss | None = None, ranks: Ranks = ALONE
-) -> float:
-    """Compute the mean loss over the samples of `batches`, in eval mode.
+def mean_loss(model: nn.Module, batches: Iterable[Any], loss: Loss | None = None) -> float:
+    """Compute the mean loss over the samples of `batches`, in eval mode; NaN without samples.
 
     Args:
         model: any module.
         batches: the user's batches, or those of `SampleStream.take`.
         loss: as for `gradient_matrix`.
-        ranks: the ranks that share the samples; each has batches of its own, or none.
     """
     device = device_of(model)
     total, samples = 0.0, 0
@@ -147,8 +144,7 @@ def mean_loss(
             batch = parse_batch(number, given).to(device)
             total += float(batch_loss(model, batch, loss)) * batch.size
             samples += batch.size
-    both = ranks.sum(torch.tensor([total, samples], dtype=torch.float64))
-    return float(both[0] / both[1])
+    return total / samples if samples else math.nan
 
 
 @torch.no_grad()

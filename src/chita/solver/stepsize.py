@@ -24,6 +24,7 @@ WITHIN = 1 - 1e-5
 SEEN = 4.0  # a change of Q is visible if it is this many times the rounding error
 SHRINK = 0.5  # the factor by which backtracking shortens a step
 SMALLEST = 2.0**-40  # the fraction of the first step at which backtracking stops
+POWER_ITERATIONS = 30  # to estimate |A|_2
 
 
 class Path:
@@ -155,10 +156,10 @@ def backtracking_step(path: Path) -> Iterate:
     return path.at(shrink(path, 64 * path.first_piece_optimum()))
 
 
-def lipschitz_step(problem: Problem, rounds: int = 30) -> StepRule:
+def lipschitz_step(problem: Problem) -> StepRule:
     """Return the step tau = 1/L with L = mu + |A|_2^2, by power iteration."""
     v = problem.w0.new_ones(problem.matrix.n)
-    for _ in range(rounds):
+    for _ in range(POWER_ITERATIONS):
         v = problem.matrix.forward(problem.matrix.adjoint(v / v.norm().clamp_min(1e-30)))
     lipschitz = problem.mu + float(v.norm())
     return lambda path: path.at(1 / lipschitz if lipschitz > 0 else 0.0)

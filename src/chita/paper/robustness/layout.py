@@ -51,17 +51,17 @@ def robustness_rows(records: Sequence[Record]) -> list[Row]:
     ]
 
 
-def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
-    """Return whether the candidate meets both criteria, for each network and sparsity."""
+def verdicts(rows: Sequence[Row]) -> list[Row]:
+    """Return whether auto meets both criteria, for each network and sparsity."""
     by_place = {(row["network"], row["sparsity"], row["method"]): row for row in rows}
     lines: list[Row] = []
     for network, sparsity in _places(rows):
         rivals = [by_place[p] for m in RIVALS if (p := (network, sparsity, m)) in by_place]
-        ours = by_place.get((network, sparsity, candidate))
+        ours = by_place.get((network, sparsity, CANDIDATE))
         if ours is None or not rivals:
             continue
         best = min(rivals, key=_loss)
-        original = by_place.get((ours["rescaled_from"], sparsity, candidate))
+        original = by_place.get((ours["rescaled_from"], sparsity, CANDIDATE))
         lost = None if original is None else original["accuracy"] - ours["accuracy"]
         lines.append(
             {
@@ -69,7 +69,7 @@ def verdicts(rows: Sequence[Row], candidate: str = CANDIDATE) -> list[Row]:
                 "sparsity": sparsity,
                 "best rival": best["method"],
                 "its loss": best["loss"],
-                f"loss of {candidate}": ours["loss"],
+                f"loss of {CANDIDATE}": ours["loss"],
                 "ratio": ours["loss"] / best["loss"],
                 "loss": _met(ours["loss"] <= SLACK * best["loss"]),
                 "points lost by rescaling": lost,

@@ -35,9 +35,9 @@ def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
     return kept.nonzero().squeeze(1)
 
 
-def hard_threshold(x: Tensor, k: int, ranks: Ranks = ALONE) -> tuple[Tensor, Tensor]:
+def hard_threshold(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return P_k(x), which is x with all but the k entries I_k(x) set to zero, and I_k(x)."""
-    kept = top_k(x, k, ranks)
+    kept = top_k(x, k)
     return keep(x, kept), kept
 
 
