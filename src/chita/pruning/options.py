@@ -1,8 +1,8 @@
 """The options of `chita.prune`: each is declared here, and only here.
 
 `PruneConfig` adds the checks that concern several options. The keywords of `chita.prune`, the
-options of `chita prune` and their documentation follow from the declarations; see `declaration.py`
-for how to write one.
+options of `chita prune` and their documentation follow from the declarations, which
+`option_declaration.py` explains.
 """
 
 from __future__ import annotations

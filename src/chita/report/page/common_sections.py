@@ -33,7 +33,7 @@ def lead(command: str, record: Mapping[str, Any]) -> str:
     return " · ".join([command, *known])
 
 
-def remains_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> list[Part]:
+def common_sections(folder: Folder, layers: Sequence[Mapping[str, Any]]) -> list[Part]:
     """Return the sections of layers, masks and settings.
 
     Args:

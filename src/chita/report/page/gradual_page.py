@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.report import published
-from chita.report.page.common_sections import headline, lead, remains_sections
+from chita.report.page.common_sections import common_sections, headline, lead
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import Part, axis, bar, bars, fact, number, point, section, table
@@ -31,7 +31,7 @@ def gradual_page(folder: Folder, record: Record) -> Part:
         "sections": [
             _accuracy_section(record, network, epochs),
             *([_epoch_section(epochs), _time_section(epochs)] if epochs else []),
-            *remains_sections(folder, record.get("layers", [])),
+            *common_sections(folder, record.get("layers", [])),
         ],
     }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.report import published as paper
-from chita.report.page.common_sections import headline, lead, remains_sections
+from chita.report.page.common_sections import common_sections, headline, lead
 from chita.report.page.curves import Rows, accuracy_section, by_number
 from chita.report.page.folder import Folder, Record
 from chita.report.page.parts import (
@@ -39,7 +39,7 @@ def prune_page(folder: Folder, record: Record) -> Part:
             _accuracy_section(record, network),
             *([_stage_section(stages)] if stages else []),
             *_time_section(record, stages),
-            *remains_sections(folder, record.get("layers", [])),
+            *common_sections(folder, record.get("layers", [])),
         ],
     }
 
