@@ -6,7 +6,8 @@ not depend on the images. `solve` is the time to solve for all candidates, `guar
 compute their losses. The first stage tries all kinds of candidates and takes longer than the later
 ones; with few stages its share is larger than in a run of 60 stages.
 
-    python benchmarks/candidate_search.py [--checkpoints DIR] [--device cuda] [--stages 8] [--samples 1000]
+    python benchmarks/candidate_search.py [--checkpoints DIR] [--device cuda] [--stages 8]
+        [--samples 1000]
 """
 
 from __future__ import annotations
