@@ -330,5 +330,6 @@ def test_gradients_too_large_to_compute_with(method: str) -> None:
 
 
 def test_wrong_types_of_names_and_numbers() -> None:
+    refuse(naming("checkpoints", "Path", 3), checkpoints=3)
     refuse(naming("solver", ["cd"]), solver=["cd"], method="chita++")
     refuse(naming("ridge", "auto", "tensor"), ridge=torch.ones(2))

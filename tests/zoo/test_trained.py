@@ -15,6 +15,7 @@ from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
 from chita.model.accuracy import accuracy
 from chita.zoo.trained import Trained, find_trained, open_trained, random_images
+from tests.support.messages import naming
 from tests.support.pruning import mlpnet, same, snapshot
 
 
@@ -67,7 +68,9 @@ def test_a_run_that_is_named_like_a_network_is_not_taken_for_it(
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     save_checkpoint(mlpnet(), tmp_path / "m.safetensors")
-    with pytest.raises(ChitaError, match=r"m\.safetensors .* config\.yaml .* --network"):
+    with pytest.raises(
+        ChitaError, match=naming("m.safetensors", "config.yaml", "network=", "--network")
+    ):
         find_trained(str(tmp_path / "m.safetensors"))
     (tmp_path / "config.yaml").write_text("- 1\n")
     with pytest.raises(ChitaError, match="--network"):
@@ -128,12 +131,24 @@ def test_the_seed_orders_calibration_alone() -> None:
 
 
 def test_weights_or_data_that_do_not_ship_are_asked_for() -> None:
-    with pytest.raises(ChitaError, match="no trained resnet20 ships with chita: give --checkpoint"):
+    with pytest.raises(ChitaError, match=naming("resnet20", "checkpoint=", "--checkpoint")):
         open_trained(zoo.get("resnet20"))
-    with pytest.raises(ChitaError, match=r"give --data imagefolder:DIR, got none"):
+    with pytest.raises(ChitaError, match=naming("data_name", "--data", "imagefolder:DIR", "none")):
         open_trained(zoo.get("resnet50"))
-    with pytest.raises(ChitaError, match=r"--val-split is for --data imagefolder:DIR, got 0\.5"):
+    with pytest.raises(
+        ChitaError, match=naming("val_split", "--val-split", "imagefolder:DIR", 0.5)
+    ):
         open_trained(zoo.get("mlpnet"), val_split=0.5)
+    with pytest.raises(ChitaError, match=naming("mlpnet", "data_name", "--data", "cifar10")):
+        open_trained("mlpnet", data_name="cifar10")
+
+
+def test_the_checkpoint_is_a_path_or_its_text(run: Path) -> None:
+    assert same(snapshot(open_trained("mlpnet", str(run)).model), doubled())
+    with pytest.raises(ChitaError, match=naming("nofile")):
+        open_trained("resnet20", checkpoint="nofile", with_data=False).build()
+    with pytest.raises(ChitaError, match=naming("checkpoint", "str", "Path", 3)):
+        open_trained("resnet20", checkpoint=3)  # type: ignore[arg-type]
 
 
 def test_a_network_opened_without_data_has_none() -> None:

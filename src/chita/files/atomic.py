@@ -17,10 +17,12 @@ from chita.errors import ChitaError
 _UNFINISHED = ".unfinished-"
 
 
-def as_path(path: str | Path) -> Path:
-    """Return a user's path as a Path; raise an error for other types."""
+def as_path(path: str | Path, argument: str = "path") -> Path:
+    """Return a user's path as a Path; raise an error that names the argument for other types."""
     if not isinstance(path, (str, os.PathLike)):
-        raise ChitaError(f"path must be a str or a Path, got {type(path).__name__}")
+        raise ChitaError(
+            f"{argument} must be a str or a Path, got {path!r:.80} of type {type(path).__name__}"
+        )
     return Path(path)
 
 

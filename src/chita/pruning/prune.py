@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from chita.errors import ChitaError
+from chita.files.atomic import as_path
 from chita.model.forward import convolution_trials
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.option_declaration import add_options
@@ -74,11 +75,12 @@ def prune(
     config = resolve_config(config, overrides if function is None else {**overrides, "loss": None})
     if resume and checkpoints is None:
         raise ChitaError("resume=True requires checkpoints, the folder of the run to continue")
+    folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
     with joined_ranks() as ranks, convolution_trials(False):
         run = Run(model, batches, function, config, ranks, held_out)
-        if checkpoints is not None:
-            run.keep_stages(Path(checkpoints), resume=resume)
+        if folder is not None:
+            run.keep_stages(folder, resume=resume)
         return run.all_stages(progress)
 
 

@@ -18,6 +18,7 @@ from chita.data import Batches, Splits, image_folder, load
 from chita.data.dataset import Images
 from chita.data.fetch import Progress
 from chita.errors import ChitaError
+from chita.files.atomic import as_path
 from chita.files.checkpoint import load_checkpoint
 from chita.files.run_folder import CONFIG_FILE, model_file
 from chita.zoo.networks import NETWORKS, Network, get
@@ -126,7 +127,7 @@ def find_trained(source: str, network: str | None = None) -> tuple[Network, Path
 
 def open_trained(
     network: Network | str,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
     data_name: str | None = None,
     *,
     val_split: float | None = None,
@@ -148,20 +149,25 @@ def open_trained(
         with_data: False for a caller that needs the model alone.
     """
     network = get(network) if isinstance(network, str) else network
-    name = _pick_data(network, data_name, checkpoint) if with_data else None
+    path = None if checkpoint is None else as_path(checkpoint, "checkpoint")
+    name = _pick_data(network, data_name, path) if with_data else None
     if val_split is not None and network.preprocessing is None:
-        raise ChitaError(f"--val-split is for --data {IMAGE_FOLDER}DIR, got {val_split} and {name}")
-    if fresh:
-        weights = None
-    else:
-        weights = shipped_checkpoint(network) if checkpoint is None else model_file(checkpoint)
-    return Trained(network, weights, name, val_split, seed, torch.device(place))
+        raise ChitaError(
+            f"val_split (--val-split) requires data_name (--data) {IMAGE_FOLDER}DIR, "
+            f"got {val_split} and {name}"
+        )
+    if not fresh:
+        path = shipped_checkpoint(network) if path is None else model_file(path)
+    return Trained(network, None if fresh else path, name, val_split, seed, torch.device(place))
 
 
 def shipped_checkpoint(network: Network) -> Path:
     """Return the trained weights inside the package."""
     if network.embedded is None:
-        raise ChitaError(f"no trained {network.name} ships with chita: give --checkpoint FILE")
+        raise ChitaError(
+            f"no trained {network.name} ships with chita: pass its weights as checkpoint= "
+            "(--checkpoint)"
+        )
     return network.embedded.checkpoint
 
 
@@ -175,8 +181,8 @@ def _pick_data(network: Network, given: str | None, checkpoint: Path | None) -> 
     if network.preprocessing is not None:
         if given is None or not given.startswith(IMAGE_FOLDER):
             raise ChitaError(
-                f"{network.name} takes images of {network.data}, which chita cannot download: give "
-                f"--data {IMAGE_FOLDER}DIR, got {given or 'none'}"
+                f"{network.name} takes images of {network.data}, which chita cannot download: pass "
+                f"data_name (--data) {IMAGE_FOLDER}DIR, got {given or 'none'}"
             )
         return given
     embedded = [] if network.embedded is None else [network.embedded.data]
@@ -184,7 +190,7 @@ def _pick_data(network: Network, given: str | None, checkpoint: Path | None) -> 
         return embedded[0] if checkpoint is None and embedded else network.data
     if given not in (network.data, *embedded):
         fitting = " or ".join([network.data, *embedded])
-        raise ChitaError(f"{network.name} takes --data {fitting}, got {given!r}")
+        raise ChitaError(f"{network.name} takes data_name (--data) {fitting}, got {given!r}")
     return given
 
 
@@ -196,5 +202,5 @@ def _network_of(checkpoint: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         raise ChitaError(
             f"the network of {checkpoint} is unknown, because no {CONFIG_FILE} beside it names "
-            f"one: give --network, one of {', '.join(NETWORKS)}"
+            f"one: pass network= (--network), one of {', '.join(NETWORKS)}"
         ) from None
