@@ -139,6 +139,22 @@ def test_a_ladder_must_rise(ladder: tuple[float, ...]) -> None:
         chita.sensitivity(tiny(), cut(points(8), 8), sparsities=ladder)
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("sparsities", 0.5),
+        ("sparsities", ["a"]),
+        ("sparsities", [0.5, None]),
+        ("seed", "a"),
+        ("seed", -1),
+        ("progress", True),
+    ],
+)
+def test_wrong_types(argument: str, value: Any) -> None:
+    with pytest.raises(ChitaError, match=naming(argument, repr(value))):
+        chita.sensitivity(tiny(), cut(points(8), 8), **{argument: value})
+
+
 def test_a_broken_network_is_refused() -> None:
     def infinite(outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.sum() * torch.inf

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, is_seed, require
 from chita.model.accuracy import count_right
 from chita.model.batch import Batch
 from chita.model.distill import distilled
@@ -62,6 +62,8 @@ def sensitivity(
     began = time.perf_counter()
     ladder = _check_ladder(sparsities)
     count("samples", samples)
+    require("seed", seed, is_seed, "an integer from 0 to 2**64 - 1")
+    require("progress", progress, _is_function_or_none, "a function of two numbers, or None")
     check_model(model)
     weights = Weights(model, include, exclude)
     check_finite(weights)
@@ -99,11 +101,18 @@ def _pruned(weights: Weights, weight: Weight, sparsity: float) -> Tensor:
 
 
 def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
-    ladder = tuple(float(sparsity) for sparsity in sparsities)
+    what = f"increasing numbers in (0, 1), such as {list(LADDER[:3])}"
+    try:
+        ladder = tuple(float(sparsity) for sparsity in sparsities)
+    except (TypeError, ValueError):
+        raise ChitaError(f"sparsities must be {what}, got {sparsities!r}") from None
     rising = all(a < b for a, b in zip((0.0, *ladder), (*ladder, 1.0), strict=True))
-    if not ladder or not rising:
-        raise ChitaError(f"sparsities must rise from above 0 to below 1, got {list(sparsities)}")
+    require("sparsities", list(ladder), lambda given: bool(given) and rising, what)
     return ladder
+
+
+def _is_function_or_none(value: Any) -> bool:
+    return value is None or callable(value)
 
 
 def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
