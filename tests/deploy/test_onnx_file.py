@@ -75,6 +75,11 @@ def test_wrong_arguments_are_named(
     assert not list(tmp_path.iterdir())
 
 
+def test_the_model_must_be_a_module(tmp_path: Path) -> None:
+    with pytest.raises(ChitaError, match=naming("model", "torch.nn.Module", "'m'")):
+        chita.export_onnx("m", torch.randn(2, 4), tmp_path / "m.onnx")  # type: ignore[arg-type]
+
+
 def test_a_file_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4))
     monkeypatch.setattr(onnx_file, "onnx_bytes", lambda model, example: other)

@@ -21,6 +21,7 @@ from chita.files.atomic import as_path, write_whole
 from chita.files.run_folder import prepare_file
 from chita.model.batch import map_tensors, tensors_of
 from chita.model.forward import Example, evaluating
+from chita.model.weights import check_module
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -47,6 +48,7 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
         ChitaError: a package is missing, the model cannot be exported, or the difference exceeds
             the tolerance (1e-4, more in half precision). No file is written then.
     """
+    check_module(model)
     path = as_path(path)
     prepare_file(path, ".onnx")
     with evaluating(model):

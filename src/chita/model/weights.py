@@ -131,8 +131,7 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
     Every mask is checked before any weight is changed.
     """
-    if not isinstance(model, nn.Module):
-        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_module(model)
     if not isinstance(masks, Mapping):
         raise ChitaError(
             "masks must be a dict of parameter names to bool tensors, such as the .masks of a "
@@ -222,10 +221,16 @@ def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
         start += parameter.numel()
 
 
+def check_module(model: Any) -> None:
+    """Raise a ChitaError unless `model` is a torch.nn.Module."""
+    if not isinstance(model, nn.Module):
+        kind = type(model).__name__
+        raise ChitaError(f"model must be a torch.nn.Module, got {model!r:.80} of type {kind}")
+
+
 def check_model(model: nn.Module) -> None:
     """Raise a ChitaError unless the parameters are on one device and all tensors have values."""
-    if not isinstance(model, nn.Module):
-        raise ChitaError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_module(model)
     tensors = dict(chain(model.named_parameters(), model.named_buffers()))
     devices = {str(tensor.device): name for name, tensor in model.named_parameters()}
     if len(devices) > 1:

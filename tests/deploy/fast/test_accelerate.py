@@ -190,5 +190,7 @@ def test_the_table_and_json_hold_every_layer() -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(ChitaError, match=naming("form", "compact", "fast")):
         chita.accelerate(wide(), normal(1, 512), form="fast")
+    with pytest.raises(ChitaError, match=naming("model", "torch.nn.Module", "'x'")):
+        chita.accelerate("x", normal(1, 3))  # type: ignore[arg-type]
     with pytest.raises(ChitaError, match=naming("example", "(1, 3)")):
         chita.accelerate(wide(), normal(1, 3))

@@ -19,6 +19,7 @@ from chita.errors import ChitaError
 from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import is_linear_map
+from chita.model.weights import check_module
 from chita.report.tables import Table, as_text
 
 DENSE = "dense"
@@ -87,6 +88,7 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
     Raises:
         ChitaError: the form is unknown, or the model fails on the example.
     """
+    check_module(model)
     if form is not None and form not in FORMS:
         raise ChitaError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     fast = copy.deepcopy(model).eval()
