@@ -58,6 +58,14 @@ def test_sparsity(sparsity: Any) -> None:
     refuse(naming("sparsity", repr(sparsity)), sparsity=sparsity)
 
 
+def test_a_wrong_sparsity_shows_a_right_one() -> None:
+    refuse(naming("sparsity", "'0.5'", "2:4"), sparsity="0.5")
+    refuse(naming("sparsity", "'abc'", "2:4"), sparsity="abc")
+    refuse(naming("sparsity", 90, 0.9), sparsity=90)
+    with pytest.raises(ChitaError, match=naming("sparsity", "number", "pattern='2:4'")):
+        PruneConfig(sparsity="2:4")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("argument", ["samples", "batch", "stages", "block_size"])
 @pytest.mark.parametrize("value", [0, -3, 2.5, True, "16"])
 def test_counts(argument: str, value: Any) -> None:

@@ -27,7 +27,7 @@ from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
 from chita.pruning.option_text import AUTO, read_ridge, read_shares, read_sparsity_text, read_text
-from chita.pruning.schedule import MESHES
+from chita.pruning.schedule import MESHES, check_sparsity
 from chita.pruning.stage_problem import METRICS
 from chita.solver.constraints.pattern import parse_pattern
 from chita.solver.matrix.memory import parse_bytes
@@ -57,7 +57,7 @@ class PruneOptions:
                 "Share of the prunable weights to set to zero, in [0, 1), or a pattern N:M such "
                 "as 2:4. With `max_loss_increase` or `min_accuracy` it is the highest sparsity to "
                 "try, 0.99 by default.",
-                share,
+                check_sparsity,
                 panel="Goal",
                 details="N:M keeps exactly N of every M neighbouring weights along the inputs of "
                 "a layer; for PruneConfig, write it as a number and a `pattern`. A sparsity of 0 "

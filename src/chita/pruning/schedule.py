@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Any, Protocol
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, is_number, is_share, require
 
 # A mesh maps (i, last, ratio) to the fraction of the way from the first sparsity to the target that
 # step i of 0, ..., last has covered; `ratio` is the target density divided by the first density.
@@ -182,3 +182,13 @@ def _rising(rows: Sequence[FinishedStage]) -> bool:
     if len(losses) < 2 or losses[0] is None or losses[1] is None:
         return True
     return losses[1] > losses[0] * (1 + RISE)
+
+
+def check_sparsity(name: str, value: Any) -> None:
+    """Raise a ChitaError unless `value` is in [0, 1); hint at patterns and at values in percent."""
+    what = 'a number in [0, 1), or for chita.prune a pattern such as "2:4"'
+    if isinstance(value, str) and ":" in value:
+        what = f"a number in [0, 1), with the pattern as pattern={value!r}"
+    elif is_number(value) and 1 < value < 100:
+        what = f"a number in [0, 1), such as {value / 100:g} for {value:g} %"
+    require(name, value, is_share, what)
