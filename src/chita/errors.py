@@ -39,6 +39,10 @@ def is_natural(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
 
 
+def is_negative_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and int(value) < 0
+
+
 def is_seed(value: Any) -> bool:
     return is_natural(value) and value < 2**64
 
@@ -54,6 +58,15 @@ def is_bool(value: Any) -> bool:
 def is_flag(value: Any) -> bool:
     """Return whether a value is True, False or None, which leaves the choice open."""
     return value is None or isinstance(value, bool)
+
+
+def is_function_or_none(value: Any) -> bool:
+    return value is None or callable(value)
+
+
+def are_names(value: Any) -> bool:
+    """Return whether a value is a tuple of names; a single string is not accepted as one."""
+    return isinstance(value, tuple) and all(isinstance(name, str) and name for name in value)
 
 
 def are_patterns(value: Any) -> bool:

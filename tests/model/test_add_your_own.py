@@ -20,6 +20,7 @@ from chita.model.counts import multiply_adds
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights, weight_axes
 from tests.curvature.truth import Messages, assert_right, labels, normal
+from tests.support.messages import naming
 
 PAGE = next((Path(__file__).parents[2] / "docs").rglob("add_a_layer.md"))
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
@@ -122,6 +123,32 @@ def test_a_later_kind_takes_precedence() -> None:
     assert [weight.name for weight in Weights(model)] == ["0.weight", "1.weight"]
     chita.register_layer(chita.LayerKind((Doubled,), weights=("weight", "bias")))
     assert [weight.name for weight in Weights(model)] == ["0.weight", "0.bias", "1.weight"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("weights", "weight"),
+        ("weights", ["weight"]),
+        ("weights", (3,)),
+        ("dense", "weight"),
+        ("applies", True),
+        ("axes", None),
+        ("channel_dim", "last"),
+        ("channel_dim", 1),
+        ("multiplies_at", "weights"),
+        ("columns", 3),
+        ("is_product", True),
+    ],
+)
+def test_a_wrong_attribute_of_a_kind_is_named(argument: str, value: Any) -> None:
+    with pytest.raises(ChitaError, match=naming(argument, repr(value))):
+        chita.LayerKind((Doubled,), **{argument: value})
+
+
+def test_a_kind_without_classes_is_refused() -> None:
+    with pytest.raises(ChitaError, match=naming("classes", "()")):
+        chita.register_layer(chita.LayerKind(()))
 
 
 @pytest.mark.parametrize("given", [nn.Linear(2, 2), int, 3])

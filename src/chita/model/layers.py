@@ -17,7 +17,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from chita.errors import ChitaError
+from chita.errors import (
+    ChitaError,
+    are_names,
+    is_function_or_none,
+    is_negative_integer,
+    require,
+)
 from chita.model.conv_windows import window_columns
 
 logger = logging.getLogger(__name__)
@@ -103,6 +109,14 @@ class LayerKind:
             check_layer_class("classes", entry)
         if not isinstance(self.classes, tuple):
             raise ChitaError(f"classes must be a tuple, got {self.classes!r}")
+        for name in ("weights", "dense"):
+            require(name, getattr(self, name), are_names, 'a tuple of names such as ("weight",)')
+        require("axes", self.axes, callable, "a function of a layer and a weight")
+        for name in ("applies", "columns", "is_product"):
+            require(name, getattr(self, name), is_function_or_none, "a function or None")
+        require("channel_dim", self.channel_dim, is_negative_integer, "a negative integer")
+        places = ("outputs", "inputs", None)
+        require("multiplies_at", self.multiplies_at, places.__contains__, f"one of {places}")
 
     def includes(self, layer: nn.Module) -> bool:
         """Return whether a layer is of this kind."""
@@ -132,7 +146,8 @@ _KINDS: list[LayerKind] = []
 def register_layer(kind: LayerKind) -> None:
     """Add a kind of layer. A kind that is registered later takes precedence over earlier ones."""
     if not isinstance(kind, LayerKind):
-        raise ChitaError(f"kind must be a LayerKind, got {type(kind).__name__}")
+        raise ChitaError(f"kind must be a LayerKind, got {kind!r:.80}")
+    require("classes", kind.classes, bool, "a tuple of at least one class or name of a class")
     _KINDS.insert(0, kind)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from chita.errors import ChitaError, is_seed, require
+from chita.errors import ChitaError, is_function_or_none, is_seed, require
 from chita.model.accuracy import count_right
 from chita.model.batch import Batch
 from chita.model.distill import distilled
@@ -63,7 +63,7 @@ def sensitivity(
     ladder = _check_ladder(sparsities)
     count("samples", samples)
     require("seed", seed, is_seed, "an integer from 0 to 2**64 - 1")
-    require("progress", progress, _is_function_or_none, "a function of two numbers, or None")
+    require("progress", progress, is_function_or_none, "a function of two numbers, or None")
     check_model(model)
     weights = Weights(model, include, exclude)
     check_finite(weights)
@@ -109,10 +109,6 @@ def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
     rising = all(a < b for a, b in zip((0.0, *ladder), (*ladder, 1.0), strict=True))
     require("sparsities", list(ladder), lambda given: bool(given) and rising, what)
     return ladder
-
-
-def _is_function_or_none(value: Any) -> bool:
-    return value is None or callable(value)
 
 
 def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
