@@ -126,6 +126,9 @@ def test_errors() -> None:
         )
     with pytest.raises(ChitaError, match=naming("batches", "samples")):
         prune_quietly(tiny(), [], loss="distill")
+    for unfit, shape in (({"x": numbers(24, 6)}, "(24, 6)"), (numbers(24, 5), "(24, 5)")):
+        with pytest.raises(ChitaError, match=naming("model", "inputs", shape)):
+            prune_quietly(tiny(), [unfit], loss="distill")
     with pytest.raises(ChitaError, match=naming("batch 0", "loss='distill'", "tensor", "str")):
         prune_quietly(tiny(), ["text"], loss="distill")
     with pytest.raises(ChitaError, match=naming("batches", "list_iterator", "DataLoader")):

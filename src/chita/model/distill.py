@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.batch import Batch, map_tensors, sample_count, tensors_of
-from chita.model.forward import answer_of, device_of, features_of, run_model
+from chita.model.forward import answer_of, device_of, features_of
 from chita.model.sample_stream import SampleStream
 
 logger = logging.getLogger(__name__)
@@ -133,11 +133,11 @@ class Dense:
     @torch.no_grad()
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
         """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
-        content = batch.to(device_of(self._model)).content
-        assert isinstance(content, tuple)
-        outputs = run_model(self._model, content[0])
+        batch = batch.to(device_of(self._model))
+        assert isinstance(batch.content, tuple)
+        outputs = batch.outputs(self._model)
         answer = answer_of(outputs)
-        return outputs, answer, self._counted(content[0], answer)
+        return outputs, answer, self._counted(batch.content[0], answer)
 
     def _counted(self, inputs: tuple[Any, ...], answer: Tensor) -> Tensor:
         """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
