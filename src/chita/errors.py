@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +17,11 @@ def require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> N
     """Raise a ChitaError unless `holds(value)`; `what` describes the valid values."""
     if not holds(value):
         raise ChitaError(f"{name} must be {what}, got {value!r}")
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt one probably means; None if none is close."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
 def is_number(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from chita import ChitaError
@@ -49,6 +51,8 @@ def test_backsolve_is_the_default_solver() -> None:
     ("name", "solver", "message"),
     [
         ("l1", None, naming("method", "'auto', 'cbs'", "magnitude", "l1")),
+        ("chta", None, naming("method", "'chta'", re.compile("did you mean 'chita"))),
+        ("l1", None, naming("method", "l1", without="did you mean")),
         ("chita++", "iht", naming("solver", ["bso", "cd"], "iht")),
         ("magnitude", "cd", naming("solver='cd'", "chita++", "magnitude")),
         ("chita-cd", "cd", naming("solver='cd'", "chita++", "chita-cd")),

@@ -10,7 +10,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from chita.curvature.source import CurvatureSource
-from chita.errors import ChitaError, require
+from chita.errors import ChitaError, closest, require
 from chita.solver.algorithm import Algorithm, Layout
 from chita.solver.options import Options
 
@@ -99,7 +99,10 @@ def get_method(name: str, solver: str | None = None) -> Method:
         ChitaError: The name or the solver is unknown.
     """
     if not isinstance(name, str) or (name not in METHODS and name not in method_names()):
-        raise ChitaError(f"method must be one of {sorted(method_names())}, got {name!r}")
+        names = sorted(method_names())
+        near = closest(name, names) if isinstance(name, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ChitaError(f"method must be one of {names}, got {name!r}{hint}")
     method = METHODS[name]
     if solver is None:
         return method

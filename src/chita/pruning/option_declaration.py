@@ -13,14 +13,13 @@ the option, and `chita prune` accepts it as `--rounds` (`cli/prune_options.py`).
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import textwrap
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
-from chita.errors import ChitaError, require
+from chita.errors import ChitaError, closest, require
 
 Check = Callable[[str, Any], object]  # (name, value); raises ChitaError if the value is wrong
 Reader = Callable[[str, Any], Any]  # (flag, text or list of texts) -> value
@@ -126,8 +125,8 @@ def check_names(names: Iterable[str], known: Collection[str], where: str) -> Non
     """
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}? The" if near else "the"
+            near = closest(name, known)
+            hint = f"did you mean {near!r}? The" if near else "the"
             raise ChitaError(
                 f"{name!r} is not an option of {where}; {hint} options are {sorted(known)}"
             )
