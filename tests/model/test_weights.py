@@ -44,10 +44,16 @@ def test_a_pattern_that_matches_nothing_is_an_error(argument: str) -> None:
 
 @pytest.mark.parametrize("model", [nn.BatchNorm1d(3), nn.ReLU()])
 def test_no_prunable_weights_is_an_error(model: nn.Module) -> None:
-    with pytest.raises(ChitaError, match=naming("prunable", "exclude=None")):
+    wanted = naming("prunable", "exclude=None", "include=", "chita.register_layer")
+    with pytest.raises(ChitaError, match=wanted):
         Weights(model)
-    with pytest.raises(ChitaError, match=naming("prunable", "exclude='*'")):
-        Weights(network(), exclude="*")
+
+
+@pytest.mark.parametrize("include", [None, "0.*"])
+def test_patterns_that_leave_no_weights_are_named(include: str | None) -> None:
+    wanted = naming("prunable", f"include={include!r}", "exclude='*'", without="Linear")
+    with pytest.raises(ChitaError, match=wanted):
+        Weights(network(), include=include, exclude="*")
 
 
 def tied() -> nn.Module:

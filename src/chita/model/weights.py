@@ -57,10 +57,7 @@ class Weights:
     ) -> None:
         chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
         if not chosen:
-            raise ChitaError(
-                "the model has no prunable weights: there is no Linear, convolution or attention "
-                f"layer with parameters, for include={include!r}, exclude={exclude!r}"
-            )
+            raise ChitaError(_nothing_chosen(model, include, exclude))
         self._hold(chosen)
 
     def _hold(self, chosen: Mapping[str, nn.Parameter]) -> None:
@@ -195,6 +192,18 @@ def _choose(
         for name, parameter in model.named_parameters()
         if wanted(names_of[id(parameter)], parameter)
     }
+
+
+def _nothing_chosen(model: nn.Module, include: Patterns, exclude: Patterns) -> str:
+    """Return the message for a choice of no parameters: the patterns or the model cause it."""
+    given = f"include={include!r} and exclude={exclude!r}"
+    if include is not None or any(True for _ in prunable_by_default(model)):
+        return f"{given} leave no prunable weights; let exclude match fewer parameters"
+    return (
+        f"the model has no prunable weights for {given}: none of its layers is a Linear, "
+        "convolution, attention or registered layer with parameters; choose parameters by "
+        "include=, or register the class of its layers by chita.register_layer"
+    )
 
 
 def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:
