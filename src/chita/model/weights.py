@@ -198,7 +198,7 @@ def _nothing_chosen(model: nn.Module, include: Patterns, exclude: Patterns) -> s
     """Return the message for a choice of no parameters: the patterns or the model cause it."""
     given = f"include={include!r} and exclude={exclude!r}"
     if include is not None or any(True for _ in prunable_by_default(model)):
-        return f"{given} leave no prunable weights; let exclude match fewer parameters"
+        return f"{given} leave no prunable weights; include more parameters or exclude fewer"
     return (
         f"the model has no prunable weights for {given}: none of its layers is a Linear, "
         "convolution, attention or registered layer with parameters; choose parameters by "
