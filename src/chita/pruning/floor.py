@@ -90,8 +90,8 @@ class FloorCheck:
             error = accuracy_error(accuracy, samples)
             known = "" if math.isnan(accuracy) else f", its accuracy {accuracy:.2f} % ({error:.2f})"
             logger.warning(
-                "no stage satisfies %s by one standard error: the network stays unchanged; its loss "
-                "is %.4g%s on the %d samples of this check",
+                "no stage satisfies %s by one standard error: the network stays unchanged; its "
+                "loss is %.4g%s on the %d samples of this check",
                 self._floor,
                 self._dense.mean,
                 known,
