@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chita.errors import ChitaError
 from chita.model.batch import parse_batch
-from chita.model.losses import mean_loss, part_losses
+from chita.model.losses import cross_entropy, mean_loss, part_losses
 from chita.model.sample_stream import SampleStream
 from tests.curvature.truth import labels, normal
+from tests.support.messages import says
 
 
 def test_every_sample_counts_alike() -> None:
@@ -68,3 +70,21 @@ def test_parts_of_outputs_that_cannot_be_divided_by_samples() -> None:
         ]
     assert losses.tolist() == pytest.approx(expected)
     assert sizes.tolist() == [5.0] * 8
+
+
+@pytest.mark.parametrize("label", [-1, 7])
+def test_labels_out_of_range(label: int) -> None:
+    targets = torch.tensor([0, label, 2, 1])
+    batch = parse_batch(0, (normal(4, 5), targets))
+    with pytest.raises(ChitaError) as one:
+        mean_loss(nn.Linear(5, 3).double(), [batch])
+    with pytest.raises(ChitaError) as parts:
+        part_losses(nn.Linear(5, 3).double(), [batch], None, 2)
+    assert all(says(str(found.value), "labels", 0, 2, label) for found in (one, parts))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
+def test_labels_of_another_type(dtype: torch.dtype) -> None:
+    with pytest.raises(ChitaError) as found:
+        cross_entropy(normal(4, 3), labels(4).to(dtype))
+    assert says(str(found.value), "targets", "int64", "loss=")

@@ -125,7 +125,7 @@ def test_a_floor_that_nothing_keeps_leaves_the_network_dense(
     before = snapshot(model)
     result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
     assert not any(row.accepted for row in result.stages)
-    assert says(caplog.text, "min_accuracy=100.0", "dense")
+    assert says(caplog.text, "min_accuracy=100.0", "unchanged")
     assert result.last is None and result.objective is None
     assert result.sparsity == 0 and all(bool(mask.all()) for mask in result.masks.values())
     assert torch.equal(snapshot(model)["0.weight"], before["0.weight"])

@@ -60,7 +60,10 @@ def _print_version(requested: bool) -> None:
 def setup(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each step.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Prune trained neural networks by combinatorial optimisation."""

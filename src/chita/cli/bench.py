@@ -10,6 +10,7 @@ import typer
 
 from chita.cli.import_option import Imports
 from chita.cli.launch import pick_device
+from chita.cli.shared_options import Device
 from chita.errors import ChitaError
 from chita.files.run_folder import prepare_folder
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark
@@ -96,9 +97,7 @@ def bench_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Use the embedded MLPNet, in a minute or two.")
     ] = False,
-    device: Annotated[
-        str | None, typer.Option(help="Such as cpu or cuda; a GPU if there is one.")
-    ] = None,
+    device: Device = None,
     imagenet: Annotated[
         Path | None,
         typer.Option(help="Folder of ImageNet (train/ and val/), for the networks that need it."),

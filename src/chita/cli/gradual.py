@@ -37,11 +37,17 @@ def gradual_command(
     val_split: ValSplit = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
     method: Annotated[
-        str, typer.Option(help=f"One of {', '.join(METHODS)}; or dense, with --sparsity 0.")
+        str,
+        typer.Option(
+            help=f"Pruning method, one of {', '.join(METHODS)}; or dense, with --sparsity 0."
+        ),
     ] = "chita-bso",
-    epochs: Annotated[int | None, typer.Option(help="By default those of the recipe.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of epochs; by default that of the recipe.")
+    ] = None,
     recipe_file: Annotated[
-        Path | None, typer.Option("--recipe", help="YAML file; by default that of the network.")
+        Path | None,
+        typer.Option("--recipe", help="YAML file of the recipe; by default that of the network."),
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -55,7 +61,7 @@ def gradual_command(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a sparse network: pruning steps with SGD between them, or another method."""
+    """Prune a network while training it, in steps between epochs of SGD or by a rival method."""
     known = zoo.get(network)
     recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)

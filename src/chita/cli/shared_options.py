@@ -28,9 +28,14 @@ Exclude = Annotated[
     list[str] | None, typer.Option(help="Glob of parameter names to leave dense (repeatable).")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON at the end.")]
-Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda; a GPU if available.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Device such as cpu or cuda; by default a GPU if there is one."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
 ValSplit = Annotated[
     float | None,
-    typer.Option(help="Share of an image folder without train/ and val/ for tests."),
+    typer.Option(
+        help="Share of the images to test on, for an image folder without train/ and val/."
+    ),
 ]

@@ -25,7 +25,9 @@ def train_command(
         str | None, typer.Option("--data", help="Data set; by default that of the network.")
     ] = None,
     val_split: ValSplit = None,
-    epochs: Annotated[int | None, typer.Option(help="By default those of the recipe.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Number of epochs; by default that of the recipe.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File in an existing folder; default MODEL.safetensors.")
     ] = None,

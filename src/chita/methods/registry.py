@@ -78,7 +78,7 @@ def register_method(method: Method) -> Method:
         ChitaError: The name is taken, or `method` is not a valid `Method`.
     """
     require("method", method, lambda given: isinstance(given, Method), "a chita.Method")
-    require("name", method.name, _is_name, "a name that is not empty")
+    require("name", method.name, _is_name, "a non-empty string")
     require("curvature", method.curvature, _is_source, "a subclass of CurvatureSource")
     run = getattr(method.algorithm, "run", None)
     require("algorithm", method.algorithm, lambda _: callable(run), "an object with a method run")

@@ -120,10 +120,12 @@ def parse_batch(number: int, given: Any) -> Batch:
 def sample_count(number: int, content: Any) -> int:
     """Return the number of samples in the tensors of the user's batch `number`."""
     shapes = [tuple(tensor.shape) for tensor in tensors_of(content)]
+    if not shapes:
+        raise ChitaError(f"batch {number} must contain a tensor, got {describe(content)}")
     if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         raise ChitaError(
             f"batch {number}: every tensor must hold the same number of samples in dimension 0, "
-            f"got the shapes {', '.join(map(str, shapes)) or 'of no tensor'}"
+            f"got the shapes {', '.join(map(str, shapes))}"
         )
     return shapes[0][0]
 
@@ -159,4 +161,4 @@ def describe(given: Any) -> str:
         return f"a {type(given).__name__} of {len(given)}"
     if isinstance(given, Tensor):
         return f"a tensor of shape {tuple(given.shape)}"
-    return f"a {type(given).__name__}"
+    return type(given).__name__

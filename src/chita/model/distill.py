@@ -34,7 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, map_tensors, sample_count, tensors_of
+from chita.model.batch import Batch, describe, map_tensors, sample_count, tensors_of
 from chita.model.forward import answer_of, device_of, features_of
 from chita.model.sample_stream import SampleStream
 
@@ -60,7 +60,7 @@ def distilled(
     stream = InputStream(batches, seed)
     first = stream.peek()
     if first is None:
-        raise ChitaError("batches hold no samples")
+        raise ChitaError("batches holds no samples")
     stream.dense = Dense(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
 
@@ -80,7 +80,7 @@ class InputStream(SampleStream):
         if not tensors_of(inputs):
             raise ChitaError(
                 f"batch {number}: loss='distill' needs a tensor, a tuple that starts with the "
-                f"inputs, or a dict of inputs, got a {type(given).__name__}"
+                f"inputs, or a dict of inputs, got {describe(given)}"
             )
         size = sample_count(number, inputs)
         numbers = torch.arange(size, device=tensors_of(inputs)[0].device)

@@ -46,16 +46,37 @@ def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
         ) from error
 
 
-def cross_entropy(outputs: Any, targets: Any) -> Tensor:
-    """Compute the mean cross-entropy; raise a ChitaError if outputs and targets do not fit."""
+def cross_entropy(outputs: Any, targets: Any, reduction: str = "mean") -> Tensor:
+    """Compute the cross-entropy; raise a ChitaError if outputs and targets do not fit.
+
+    Args:
+        outputs: the outputs of the model, logits or an object that contains them.
+        targets: labels or class probabilities.
+        reduction: as in torch: "mean" for the mean over the samples, "none" for all values.
+    """
     outputs = logits_of(outputs)
     try:
-        return functional.cross_entropy(outputs, targets)
+        return functional.cross_entropy(outputs, targets, reduction=reduction)
+    except torch.cuda.OutOfMemoryError:
+        raise
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        raise ChitaError(
-            f"the cross-entropy does not accept outputs {_describe(outputs)} with targets "
-            f"{_describe(targets)}; pass another loss= ({error})"
-        ) from error
+        raise ChitaError(_misfit(outputs, targets, error)) from error
+
+
+def _misfit(outputs: Any, targets: Any, error: Exception) -> str:
+    """Return an error message with the reason why the cross-entropy fails, and a remedy."""
+    if "out of bounds" in str(error):  # torch's message contains the label
+        classes = outputs.shape[1] if outputs.ndim > 1 else len(outputs)
+        return f"labels must be from 0 to {classes - 1}, the classes of the outputs: {error}"
+    remedy = "pass another loss="
+    if isinstance(outputs, Tensor) and isinstance(targets, Tensor):
+        one_label_each = targets.shape == outputs.shape[:1] + outputs.shape[2:]
+        if one_label_each and targets.dtype not in (torch.int64, torch.uint8):
+            remedy = f"convert the targets to int64, or {remedy}"
+    return (
+        f"the cross-entropy does not accept outputs {_describe(outputs)} with targets "
+        f"{_describe(targets)}; {remedy} ({error})"
+    )
 
 
 def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tensor:
@@ -86,7 +107,7 @@ def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tens
 
 def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
     """Compute the mean cross-entropy of each of R mini-batches, (R,), in one pass."""
-    each = functional.cross_entropy(logits_of(outputs), targets, reduction="none")
+    each = cross_entropy(outputs, targets, reduction="none")
     counted = (
         torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
     )

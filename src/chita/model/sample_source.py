@@ -29,7 +29,7 @@ MARGIN = 4  # standard deviations by which a share exceeds the wanted number of 
 LEAST_PART = 32  # a share for fewer samples might be empty
 KEPT_SHARE = 0.5  # the share of the free memory that stored samples may occupy
 
-READ_ONCE = "{} hold no samples; a list or a DataLoader can be read again"
+READ_ONCE = "{} holds no samples; a list or a DataLoader can be read again"
 CHANGING = (
     "%s gives other samples each time it is read, as with random augmentation or with padding "
     "without an attention mask; chita keeps the first %d samples and uses them at every "
@@ -196,7 +196,7 @@ class SampleSource:
                 self._counted_all = True
         if not self._counted and self._counted_all:
             others = "" if self.split is NOTHING_HELD_OUT else " that differ from those held out"
-            raise ChitaError(f"{self.name} hold no samples{others}")
+            raise ChitaError(f"{self.name} holds no samples{others}")
         return min(self._counted, limit)
 
     def hold_out(self, counts: Sequence[int], *, rest: int, unit: int) -> list[list[Batch]]:

@@ -182,9 +182,9 @@ def _with_other(
     rows = stream.count(wanted * batch) // batch
     if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):
         raise ChitaError(
-            f"{config.samples or 'one'} rows of {batch} samples each (batch={batch}) and held-out "
-            f"samples are needed, but batches contain {stream.count(wanted * batch)} samples that "
-            f"are not in held_out, and held_out contains {have}; give more data"
+            f"{(config.samples or 1) * batch} samples for the rows of A (batch={batch}) and some "
+            f"held-out samples are needed, but batches contains {stream.count(wanted * batch)} "
+            f"that are not in held_out, and held_out contains {have}; give more data"
         )
     return Calibration(stream, rows, batch, choosing, measuring, at_once)
 
@@ -192,17 +192,26 @@ def _with_other(
 def _too_few(have: int, needed: int, batch: int, policy: StagePolicy) -> str:
     """Return an error message with the number of missing samples and the remedies."""
     config, purpose = policy.config, policy.held_out_for
-    what = f"samples={config.samples} rows" if config.samples else "one row"
+    rows = config.samples or 1
+    what = f"samples={rows} rows need" if rows > 1 else "a row of A needs"
     more = f" and some to hold out for {purpose}" if purpose else ""
     held = CHOICE_SHARE + _measure_share(config) if purpose else 0.0
-    enough = int(have * (1 - held) / (config.samples or 1))
-    ways = ["more data", f"batch={enough} or less" if enough else "fewer samples, which are rows"]
-    if purpose == "ridge='auto'":
-        ways.append("ridge a number")
+    enough = int(have * (1 - held) / rows)
+    ways = ["give more data"]
+    if 1 <= enough < batch:
+        ways.append(f"set batch={enough}" + (" or less" if enough > 1 else ""))
+    elif rows > 1:
+        ways.append("lower samples, the number of rows")
+    if purpose == "ridge='auto'" and have >= needed:
+        ways.append("set ridge to a number")
     return (
-        f"{what} of {batch} samples each (batch={batch}) need {needed} samples{more}, but batches "
-        f"contain {have}; give {', or '.join(ways)}"
+        f"{what} {_samples(needed)} (batch={batch}){more}, but batches contains "
+        f"{_samples(have)}; {', or '.join(ways)}"
     )
+
+
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count} samples"
 
 
 def _pick_batch(stream: SampleStream, wanted: int, policy: StagePolicy, held: float) -> int:

@@ -88,10 +88,10 @@ class FloorCheck:
         if reached is None:
             accuracy, samples = self._dense_accuracy, self._measured.samples
             error = accuracy_error(accuracy, samples)
-            known = "" if math.isnan(accuracy) else f" and {accuracy:.2f} % accuracy ({error:.2f})"
+            known = "" if math.isnan(accuracy) else f", its accuracy {accuracy:.2f} % ({error:.2f})"
             logger.warning(
-                "no stage satisfies %s by one standard error: the network stays dense; its loss is "
-                "%.4g%s on the %d samples of this check",
+                "no stage satisfies %s by one standard error: the network stays unchanged; its "
+                "loss is %.4g%s on the %d samples of this check",
                 self._floor,
                 self._dense.mean,
                 known,

@@ -95,7 +95,7 @@ class PruneOptions:
     )
     samples: int | None = option(
         None,
-        "Number n of rows of A; by default as many as the data allow, at most 1000.",
+        "Rows n of A, one per mini-batch of gradients; by default all the data allow, up to 1000.",
         count,
         panel="Data",
     )

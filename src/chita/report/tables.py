@@ -107,16 +107,18 @@ def _effort(result: PrunedLike) -> str | None:
     """Return the stages, the sample gradients and the held-out loss; None without gradients."""
     if not result.sample_gradients:
         return None
-    effort = f"{len(result.stages)} stages, {result.sample_gradients:,} sample gradients"
+    stages = "1 stage" if len(result.stages) == 1 else f"{len(result.stages)} stages"
+    effort = f"{stages}, {result.sample_gradients:,} sample gradients"
     if result.held_out_loss is None:
         return effort
-    error = "" if result.held_out_error is None else f" ({result.held_out_error:.2g})"
-    return f"{effort}, held-out loss {result.held_out_loss:.4g}{error}"
+    loss, error = result.held_out_loss, result.held_out_error
+    spread = "" if error is None else f" (standard error {error:.2g})"
+    return f"{effort}, held-out loss {loss:.4g}{spread}"
 
 
 def counts_table(counts: Counts) -> Table:
     """Return a table of the costs of the whole model, dense and pruned, and their ratios."""
-    table = Table("whole model", title="counts")
+    table = Table("whole model", title="size and cost")
     for header in ("dense", "pruned", "left"):
         table.add_column(header, justify="right")
     rows = [
@@ -125,7 +127,7 @@ def counts_table(counts: Counts) -> Table:
     ]
     if counts.multiply_adds is not None:
         rows.append(
-            ("multiply-adds a sample", counts.multiply_adds.dense, counts.multiply_adds.pruned)
+            ("multiply-adds per sample", counts.multiply_adds.dense, counts.multiply_adds.pruned)
         )
     for name, dense, pruned in rows:
         left = f"{pruned / dense:.2%}" if dense else "-"
@@ -144,7 +146,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
     measured = [row for row in record["stages"] if row["accepted"] and row["accuracy"] is not None]
     if measured:
-        table.add_row("held-out accuracy of its last stage", f"{measured[-1]['accuracy']:.2f} %")
+        table.add_row("held-out accuracy of the last stage", f"{measured[-1]['accuracy']:.2f} %")
     for kept, groups in (record.get("groups") or {}).items():
         table.add_row(f"groups of {record['pattern']} that keep {kept}", f"{groups:,}")
     for row in record["repairs"]:
@@ -154,12 +156,14 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         table.add_row(f"repair of {row['repair']}", f"{kept}, held-out loss {change}")
     if record["held_out_loss"] is not None:
         error = record["held_out_error"]
-        spread = "" if error is None else f" ({error:.2g})"
+        spread = "" if error is None else f" (standard error {error:.2g})"
         table.add_row("held-out loss", f"{record['held_out_loss']:.4g}{spread}")
     table.add_row("stages", f"{len(record['stages'])}")
     table.add_row("sample gradients", f"{record['sample_gradients']:,}")
-    table.add_row("objective", "-" if objective is None else f"{objective:.4g}")
-    table.add_row("ridge of the last stage", "-" if ridge is None else f"{ridge:.2g}")
+    if objective is not None:
+        table.add_row("objective", f"{objective:.4g}")
+    if ridge is not None:
+        table.add_row("ridge of the last stage", f"{ridge:.2g}")
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
     table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")

@@ -184,7 +184,8 @@ def _reason(timings: dict[str, Timing], best: str | None) -> str:
     if not others:
         return "no other form fits"
     kind = min(others, key=lambda name: others[name])
-    return f"no form is faster: the best, {kind}, takes {others[kind] / dense:.2f} of the time"
+    ratio = others[kind] / dense
+    return f"no form is faster: the best, {kind}, takes {ratio:.2f} times as long"
 
 
 def choices_table(rows: Sequence[LayerChoice]) -> Table:

@@ -58,7 +58,8 @@ def _costs(record: Record) -> list[Part]:
         )
     if gradients := number(record, "sample_gradients"):
         stages = len(record["stages"])
-        facts.append(fact("sample gradients", f"{gradients:,.0f}", f"in {stages} stages"))
+        unit = "stage" if stages == 1 else "stages"
+        facts.append(fact("sample gradients", f"{gradients:,.0f}", f"in {stages} {unit}"))
     if total is not None:
         facts.append(fact("time", f"{total:.2f} s"))
     if memory is not None:
