@@ -18,6 +18,11 @@ def require(name: str, value: Any, holds: Callable[[Any], bool], what: str) -> N
         raise ChitaError(f"{name} must be {what}, got {value!r}")
 
 
+def describe(error: BaseException) -> str:
+    """Return the type and the text of an exception in one line, such as "KeyError: 'weight'"."""
+    return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 

@@ -29,6 +29,7 @@ from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
 from chita.paper.table1 import Table1
 from chita.solver.matrix.in_memory import HeldMatrix
 from tests.paper.small import read_csv
+from tests.support.messages import naming
 from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
@@ -147,18 +148,54 @@ def test_the_command_line_imports_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ["no_such_module", "no.such.module", "nowhere.py"])
 def test_an_import_that_does_not_exist_is_named(given: str) -> None:
     with pytest.raises(ChitaError, match=re.escape(given)):
-        CliRunner().invoke(app, ["prune", "mlpnet", "--import", given], catch_exceptions=False)
+        imported(given)
 
 
-def test_an_error_inside_an_imported_module_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "broken_file.py").write_text("import no_such_module_at_all")
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("import no_such_module_at_all", ("ModuleNotFoundError", "no_such_module_at_all")),
+        ("\ndef", ("SyntaxError", "line 2")),
+        ("1 / 0", ("ZeroDivisionError", "division by zero")),
+        ("raise RuntimeError('one\\ntwo')", ("RuntimeError", "one two")),
+        ("raise SystemExit(3)", ("SystemExit", 3)),
+        ("raise KeyError", ("KeyError",)),
+        (REGISTERED.replace('"mine"', '"obd"'), ("method", "'obd'")),
+    ],
+)
+def test_an_error_inside_an_imported_file_is_named_with_the_file(
+    tmp_path: Path, text: str, error: tuple[object, ...]
+) -> None:
+    (tmp_path / "broken_file.py").write_text(text)
     for _ in range(2):
-        with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
-            CliRunner().invoke(
-                app,
-                ["prune", "mlpnet", "--import", str(tmp_path / "broken_file.py")],
-                catch_exceptions=False,
-            )
+        with pytest.raises(ChitaError, match=naming("broken_file.py", *error)) as raised:
+            imported(str(tmp_path / "broken_file.py"))
+        assert "\n" not in str(raised.value)
+
+
+def test_an_error_inside_an_imported_module_is_named_with_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_module.py").write_text("import no_such_module_at_all")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ChitaError, match=naming("broken_module", "no_such_module_at_all")):
+        imported("broken_module")
+
+
+@pytest.mark.parametrize("given", ["", ".", "..", "./mine_folder", "mine_folder", "mine.py"])
+def test_an_import_of_a_folder_is_refused(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("mine_folder", "mine.py"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ChitaError, match=naming(given or "''")):
+        imported(given)
+
+
+def imported(name: str) -> None:
+    CliRunner().invoke(app, ["prune", "mlpnet", "--import", name], catch_exceptions=False)
 
 
 def test_a_registered_method_is_a_row_of_table_1(
