@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ from chita.model.weights import Weights
 from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
 from chita.paper.table1 import Table1
 from chita.solver.matrix.in_memory import HeldMatrix
+from chita.solver.problem import Problem
 from tests.paper.small import read_csv
 from tests.support.messages import naming
 from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
@@ -121,6 +123,21 @@ def test_a_method_is_registered_once() -> None:
     assert result.nonzeros == 36 and result.stages[0].ridge is None
 
 
+@dataclass(frozen=True)
+class Returning:
+    """An algorithm whose result is a function of the problem and k."""
+
+    result: Callable[[Problem, int], Any]
+
+    def run(self, problem: Problem, k: int, layout: Any, options: Any, trace: Any) -> Any:
+        return self.result(problem, k)
+
+
+class FourArguments:
+    def run(self, problem: Problem, k: int, options: Any, trace: Any) -> Any:
+        return problem.start(k), True
+
+
 @pytest.mark.parametrize(
     ("wrong", "names"),
     [
@@ -128,12 +145,42 @@ def test_a_method_is_registered_once() -> None:
         (replace(MAGNITUDE, name=" "), "name"),
         (replace(MAGNITUDE, name="mine", curvature="fisher"), "curvature.*'fisher'"),
         (replace(MAGNITUDE, name="mine", algorithm=len), "algorithm"),
+        (replace(MAGNITUDE, name="mine", algorithm=Returning), naming("algorithm", "Returning")),
+        (replace(MAGNITUDE, name="mine", algorithm=FourArguments()), naming("algorithm", "layout")),
+        (replace(MAGNITUDE, name="mine", options={"tol": 1}), naming("options", {"tol": 1})),
     ],
 )
 def test_what_is_not_a_method_is_refused(wrong: object, names: str) -> None:
     with pytest.raises(ChitaError, match=names):
         chita.register_method(wrong)  # type: ignore[arg-type]
     assert tuple(METHODS) == BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("result", "got"),
+    [
+        (lambda problem, k: None, "NoneType"),
+        (lambda problem, k: problem.start(k), re.compile(r"got Iterate\Z")),
+        (lambda problem, k: (problem.start(k).w, True), "(Tensor, bool)"),
+        (lambda problem, k: (problem.start(k), None), "(Iterate, NoneType)"),
+        (lambda problem, k: (problem.start(k), True, 0), "(Iterate, bool, int)"),
+    ],
+)
+def test_an_algorithm_returns_a_point_and_whether_it_converged(
+    result: Callable[[Problem, int], Any], got: object
+) -> None:
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=Returning(result)))
+    with pytest.raises(ChitaError, match=naming("Returning", "(Iterate, bool)", got)):
+        prune_quietly(tiny(), [points(24)], method="mine")
+
+
+def test_an_error_inside_an_algorithm_is_its_own() -> None:
+    def fail(problem: Problem, k: int) -> Any:
+        raise TypeError("no luck")
+
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=Returning(fail)))
+    with pytest.raises(TypeError, match="no luck"):
+        prune_quietly(tiny(), [points(24)], method="mine")
 
 
 def test_the_command_line_imports_a_file(tmp_path: Path) -> None:
