@@ -174,6 +174,17 @@ def test_an_algorithm_returns_a_point_and_whether_it_converged(
         prune_quietly(tiny(), [points(24)], method="mine")
 
 
+@pytest.mark.parametrize("kept", [0, 9, 19])
+def test_a_method_keeps_as_many_weights_as_wanted(kept: int) -> None:
+    few = Returning(lambda problem, k: (problem.start(kept), True))
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=few))
+    model = tiny()
+    before = snapshot(model)
+    with pytest.raises(ChitaError, match=naming("'mine'", 18, kept)):
+        prune_quietly(model, [points(24)], method="mine")
+    assert all(torch.equal(before[name], now) for name, now in snapshot(model).items())
+
+
 def test_an_error_inside_an_algorithm_is_its_own() -> None:
     def fail(problem: Problem, k: int) -> Any:
         raise TypeError("no luck")

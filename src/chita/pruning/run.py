@@ -35,6 +35,7 @@ from chita.report.progress import stage_bar
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
 from chita.solver.ranks import ALONE, Ranks
+from chita.solver.solve import Solution
 
 logger = logging.getLogger(__name__)
 
@@ -183,6 +184,7 @@ class Run:
         middle = time.perf_counter()
         problem = self.problem(local, w0, self.supports.kept(sparsity))
         chosen = self.choose(problem, number)
+        self._check_kept(chosen.choice.solution, problem.k)
         choice_loss, measurement = self._apply(number, w0, chosen)
         solution = chosen.choice.solution
         held_out_seconds = self._held_out_seconds() - checked_before
@@ -234,6 +236,12 @@ class Run:
             return self.search.only(problem)
         losses = self.policy.choosing_losses(self.held_out, number)
         return self.search.choose(problem, losses, self.held_out.screening_losses)
+
+    def _check_kept(self, solution: Solution, k: int) -> None:
+        """Check that the method, which a user may have written, keeps k weights."""
+        kept = len(solution.support)
+        if kept != k:
+            raise ChitaError(f"method {self.method.name!r} must keep {k} weights, but keeps {kept}")
 
     def _apply(
         self, number: int, w0: Tensor, chosen: StageChoice
