@@ -24,6 +24,11 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
+def describe(error: BaseException) -> str:
+    """Return the type and the text of an exception in one line, such as "KeyError: 'weight'"."""
+    return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,7 +29,9 @@ from chita.model.weights import Weights
 from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
 from chita.paper.table1 import Table1
 from chita.solver.matrix.in_memory import HeldMatrix
+from chita.solver.problem import Problem
 from tests.paper.small import read_csv
+from tests.support.messages import naming
 from tests.support.pruning import cut, points, prune_quietly, snapshot, tiny
 
 PAGES = Path(__file__).parents[2] / "docs" / "howto"
@@ -120,6 +123,21 @@ def test_a_method_is_registered_once() -> None:
     assert result.nonzeros == 36 and result.stages[0].ridge is None
 
 
+@dataclass(frozen=True)
+class Returning:
+    """An algorithm whose result is a function of the problem and k."""
+
+    result: Callable[[Problem, int], Any]
+
+    def run(self, problem: Problem, k: int, layout: Any, options: Any, trace: Any) -> Any:
+        return self.result(problem, k)
+
+
+class FourArguments:
+    def run(self, problem: Problem, k: int, options: Any, trace: Any) -> Any:
+        return problem.start(k), True
+
+
 @pytest.mark.parametrize(
     ("wrong", "names"),
     [
@@ -127,12 +145,53 @@ def test_a_method_is_registered_once() -> None:
         (replace(MAGNITUDE, name=" "), "name"),
         (replace(MAGNITUDE, name="mine", curvature="fisher"), "curvature.*'fisher'"),
         (replace(MAGNITUDE, name="mine", algorithm=len), "algorithm"),
+        (replace(MAGNITUDE, name="mine", algorithm=Returning), naming("algorithm", "Returning")),
+        (replace(MAGNITUDE, name="mine", algorithm=FourArguments()), naming("algorithm", "layout")),
+        (replace(MAGNITUDE, name="mine", options={"tol": 1}), naming("options", {"tol": 1})),
     ],
 )
 def test_what_is_not_a_method_is_refused(wrong: object, names: str) -> None:
     with pytest.raises(ChitaError, match=names):
         chita.register_method(wrong)  # type: ignore[arg-type]
     assert tuple(METHODS) == BUILT_IN
+
+
+@pytest.mark.parametrize(
+    ("result", "got"),
+    [
+        (lambda problem, k: None, "NoneType"),
+        (lambda problem, k: problem.start(k), re.compile(r"got Iterate\Z")),
+        (lambda problem, k: (problem.start(k).w, True), "(Tensor, bool)"),
+        (lambda problem, k: (problem.start(k), None), "(Iterate, NoneType)"),
+        (lambda problem, k: (problem.start(k), True, 0), "(Iterate, bool, int)"),
+    ],
+)
+def test_an_algorithm_returns_a_point_and_whether_it_converged(
+    result: Callable[[Problem, int], Any], got: object
+) -> None:
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=Returning(result)))
+    with pytest.raises(ChitaError, match=naming("Returning", "(Iterate, bool)", got)):
+        prune_quietly(tiny(), [points(24)], method="mine")
+
+
+@pytest.mark.parametrize("kept", [0, 9, 19])
+def test_a_method_keeps_as_many_weights_as_wanted(kept: int) -> None:
+    few = Returning(lambda problem, k: (problem.start(kept), True))
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=few))
+    model = tiny()
+    before = snapshot(model)
+    with pytest.raises(ChitaError, match=naming("'mine'", 18, kept)):
+        prune_quietly(model, [points(24)], method="mine")
+    assert all(torch.equal(before[name], now) for name, now in snapshot(model).items())
+
+
+def test_an_error_inside_an_algorithm_is_its_own() -> None:
+    def fail(problem: Problem, k: int) -> Any:
+        raise TypeError("no luck")
+
+    chita.register_method(replace(MAGNITUDE, name="mine", algorithm=Returning(fail)))
+    with pytest.raises(TypeError, match="no luck"):
+        prune_quietly(tiny(), [points(24)], method="mine")
 
 
 def test_the_command_line_imports_a_file(tmp_path: Path) -> None:
@@ -147,18 +206,54 @@ def test_the_command_line_imports_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", ["no_such_module", "no.such.module", "nowhere.py"])
 def test_an_import_that_does_not_exist_is_named(given: str) -> None:
     with pytest.raises(ChitaError, match=re.escape(given)):
-        CliRunner().invoke(app, ["prune", "mlpnet", "--import", given], catch_exceptions=False)
+        imported(given)
 
 
-def test_an_error_inside_an_imported_module_is_its_own(tmp_path: Path) -> None:
-    (tmp_path / "broken_file.py").write_text("import no_such_module_at_all")
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("import no_such_module_at_all", ("ModuleNotFoundError", "no_such_module_at_all")),
+        ("\ndef", ("SyntaxError", "line 2")),
+        ("1 / 0", ("ZeroDivisionError", "division by zero")),
+        ("raise RuntimeError('one\\ntwo')", ("RuntimeError", "one two")),
+        ("raise SystemExit(3)", ("SystemExit", 3)),
+        ("raise KeyError", ("KeyError",)),
+        (REGISTERED.replace('"mine"', '"obd"'), ("method", "'obd'")),
+    ],
+)
+def test_an_error_inside_an_imported_file_is_named_with_the_file(
+    tmp_path: Path, text: str, error: tuple[object, ...]
+) -> None:
+    (tmp_path / "broken_file.py").write_text(text)
     for _ in range(2):
-        with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
-            CliRunner().invoke(
-                app,
-                ["prune", "mlpnet", "--import", str(tmp_path / "broken_file.py")],
-                catch_exceptions=False,
-            )
+        with pytest.raises(ChitaError, match=naming("broken_file.py", *error)) as raised:
+            imported(str(tmp_path / "broken_file.py"))
+        assert "\n" not in str(raised.value)
+
+
+def test_an_error_inside_an_imported_module_is_named_with_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken_module.py").write_text("import no_such_module_at_all")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ChitaError, match=naming("broken_module", "no_such_module_at_all")):
+        imported("broken_module")
+
+
+@pytest.mark.parametrize("given", ["", ".", "..", "./mine_folder", "mine_folder", "mine.py"])
+def test_an_import_of_a_folder_is_refused(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("mine_folder", "mine.py"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ChitaError, match=naming(given or "''")):
+        imported(given)
+
+
+def imported(name: str) -> None:
+    CliRunner().invoke(app, ["prune", "mlpnet", "--import", name], catch_exceptions=False)
 
 
 def test_a_registered_method_is_a_row_of_table_1(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,11 @@ from chita.curvature.per_sample import Call, Piece, registry
 from chita.errors import ChitaError
 from chita.model import layers
 from chita.model.counts import multiply_adds
+from chita.model.hooks import NotSeparableError
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights, weight_axes
 from tests.curvature.truth import Messages, assert_right, labels, normal
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 
 PAGE = next((Path(__file__).parents[2] / "docs").rglob("add_a_layer.md"))
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
@@ -107,6 +110,62 @@ def test_a_wrong_rule_is_noticed_and_not_used() -> None:
     with Messages() as messages:
         torch.testing.assert_close(rows_of(nn.Sequential(Doubled(4, 3))), right)
     assert "0.weight" in messages.texts[0]
+
+
+def misspelled(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    for piece in doubled(call, gradient, rows):
+        yield replace(piece, name="wieght")
+
+
+def dividing(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    raise ZeroDivisionError
+
+
+def without_rows(call: Call, gradient: Tensor) -> Iterator[Piece]:
+    return doubled(call, gradient, 4)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parts"),
+    [
+        (misspelled, ("KeyError", "'wieght'")),
+        (dividing, ("ZeroDivisionError",)),
+        (without_rows, ("TypeError", "without_rows")),
+    ],
+)
+def test_a_rule_that_raises_is_a_warning(
+    rule: Any, parts: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the class of the layer and the exception; the rows come from plain autograd."""
+    right = rows_of(nn.Sequential(Doubled(4, 3)))
+    chita.register_gradient_rule(Doubled, rule)
+    torch.testing.assert_close(rows_of(nn.Sequential(Doubled(4, 3))), right)
+    (record,) = (each for each in caplog.records if each.levelno >= logging.WARNING)
+    assert says(record.getMessage(), "row by row", "Doubled", *parts)
+
+
+def test_a_built_in_rule_that_raises_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The layer may be one that the rule does not expect, which is not an error of the user."""
+    model = nn.Sequential(nn.Linear(4, 3))
+    right = rows_of(model)
+    monkeypatch.setattr("chita.curvature.per_sample.linear.row_products", None)
+    with Messages() as messages:
+        torch.testing.assert_close(rows_of(model), right)
+    assert "NoneType" in messages.texts[0]
+    assert all(record.levelno < logging.WARNING for record in caplog.records)
+
+
+def test_a_rule_that_finds_samples_mixed_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+        raise NotSeparableError("mixed")
+
+    chita.register_gradient_rule(Doubled, refuse)
+    with Messages() as messages:
+        rows_of(nn.Sequential(Doubled(4, 3)))
+    assert "mixed" in messages.texts[0]
+    assert all(record.levelno < logging.WARNING for record in caplog.records)
 
 
 def rows_of(model: nn.Module) -> Tensor:

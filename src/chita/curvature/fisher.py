@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import (
     Row,
+    RuleError,
     plain_row,
     row_bytes,
     rows_at_once,
@@ -224,7 +225,9 @@ class _Filler:
                 self_check(self._model, chunk, self._loss, rows, place, new=new)
                 self._checked.add(shapes)
         except Exception as error:  # a real error occurs in plain autograd again
-            logger.info("computing gradients row by row: %s", str(error) or type(error).__name__)
+            level = logging.WARNING if isinstance(error, RuleError) else logging.INFO
+            reason = str(error) or type(error).__name__
+            logger.log(level, "computing gradients row by row: %s", reason)
             self._fast = False
             return False
         self._end(place, rows.losses)

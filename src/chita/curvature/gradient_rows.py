@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge
 
 from chita.curvature.per_sample.any_layer import any_layer
-from chita.curvature.per_sample.registry import rule_for
-from chita.errors import ChitaError
+from chita.curvature.per_sample.registry import is_built_in, rule_for
+from chita.errors import ChitaError, describe
 from chita.model.batch import Batch, tensors_of
 from chita.model.forward import differentiable, evaluating, logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
@@ -24,6 +24,10 @@ from chita.model.weights import Weight, Weights
 from chita.solver.matrix.in_memory import Place
 
 logger = logging.getLogger(__name__)
+
+
+class RuleError(Exception):
+    """A gradient rule that a user registered fails; plain autograd has to be used."""
 
 
 @dataclass(frozen=True)
@@ -272,9 +276,17 @@ def _check_call(call: Call, samples: int) -> None:
 
 def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -> None:
     """Write the gradients of a call; add those of further calls of the same module."""
-    apply = rule_for(call.owner.module) or any_layer
-    for piece in apply(call, gradient, place.columns.shape[1]):
-        weight = call.owner.owned[piece.name]
-        write = place.add if weight.name in written else place.put
-        write(weight.start + piece.start, piece.columns)
+    rule = rule_for(call.owner.module)
+    try:
+        for piece in (rule or any_layer)(call, gradient, place.columns.shape[1]):
+            weight = call.owner.owned[piece.name]
+            write = place.add if weight.name in written else place.put
+            write(weight.start + piece.start, piece.columns)
+    except NotSeparableError:
+        raise
+    except Exception as error:
+        if rule is None or is_built_in(rule):
+            raise
+        name = type(call.owner.module).__name__
+        raise RuleError(f"the gradient rule of {name} fails: {describe(error)}") from error
     written.update(weight.name for weight in call.owner.owned.values())

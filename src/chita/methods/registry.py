@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from chita.solver.options import Options
 
 logger = logging.getLogger(__name__)
 
+RUN = "run(problem, k, layout, options, trace)"  # see Algorithm
 ENTRY_POINTS = "chita.methods"  # the group in which a package declares its methods
 
 
@@ -80,8 +82,8 @@ def register_method(method: Method) -> Method:
     require("method", method, lambda given: isinstance(given, Method), "a chita.Method")
     require("name", method.name, _is_name, "a non-empty string")
     require("curvature", method.curvature, _is_source, "a subclass of CurvatureSource")
-    run = getattr(method.algorithm, "run", None)
-    require("algorithm", method.algorithm, lambda _: callable(run), "an object with a method run")
+    require("algorithm", method.algorithm, _is_algorithm, f"an object with a method {RUN}")
+    require("options", method.options, lambda given: isinstance(given, Options), "a chita.Options")
     if method.name in METHODS:
         raise ChitaError(f"method {method.name!r} is already registered")
     METHODS[method.name] = method
@@ -147,6 +149,18 @@ def _load(entry: EntryPoint) -> None:
 
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
+
+
+def _is_algorithm(value: Any) -> bool:
+    """Return whether a value is an object, not a class, whose `run` takes the five arguments."""
+    run = getattr(value, "run", None)
+    if isinstance(value, type) or not callable(run):
+        return False
+    try:
+        inspect.signature(run).bind(*range(5))
+    except TypeError:
+        return False
+    return True
 
 
 def _is_source(value: Any) -> bool:

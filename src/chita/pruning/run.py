@@ -183,14 +183,16 @@ class Run:
         middle = time.perf_counter()
         problem = self.problem(local, w0, self.supports.kept(sparsity))
         chosen = self.choose(problem, number)
+        solution, k = chosen.choice.solution, problem.k
+        if (kept := len(solution.support)) != k:
+            raise ChitaError(f"method {self.method.name!r} must keep {k} weights, but keeps {kept}")
         choice_loss, measurement = self._apply(number, w0, chosen)
-        solution = chosen.choice.solution
         held_out_seconds = self._held_out_seconds() - checked_before
         has_objective = self.method.curvature.uses_gradients and chosen.step == 1
         row = StageRow(
             stage=number,
             sparsity=sparsity,
-            kept=len(solution.support),
+            kept=kept,
             ridge=chosen.choice.ridge if self.method.takes_ridge else None,
             objective=solution.objective if has_objective else None,
             loss=local.loss,

@@ -103,17 +103,34 @@ def solve_problem(
     options: Options,
     layout: Layout | None = None,
 ) -> Solution:
-    """Solve a problem on tensors; the default layout is one layer without blocks."""
+    """Solve a problem on tensors; the default layout is one layer without blocks.
+
+    Raises:
+        ChitaError: `algorithm.run` does not return a point and whether it converged.
+    """
     trace = Trace(options.iterations)
     layout = layout or Layout((problem.matrix.p,))
     problem, unit = problem.in_ordinary_units()
-    x, converged = algorithm.run(problem, k, layout, options, trace)
+    x, converged = _checked(algorithm, algorithm.run(problem, k, layout, options, trace))
     # The final objective is freshly computed. Values in the history that are lower only by rounding
     # of the updated residual are raised to it. (Other methods may truly end above their start.)
     rounded = x.objective * (1 - ROUNDING)
     history = [max(v, x.objective) if v >= rounded else v for v in trace.history] + [x.objective]
     objective, *history, jitter = (v / unit / unit for v in (x.objective, *history, trace.jitter))
     return Solution(x.w, x.support, objective, trace.iterations, converged, history, jitter)
+
+
+def _checked(algorithm: Algorithm, found: Any) -> tuple[Iterate, bool]:
+    """Return what `algorithm.run` returned, after a check: a user may have written it."""
+    items = found if isinstance(found, tuple) else (found,)
+    match items:
+        case (Iterate() as x, bool() as converged):
+            return x, converged
+    got = ", ".join(type(item).__name__ for item in items)
+    raise ChitaError(
+        f"{type(algorithm).__name__}.run must return (Iterate, bool), a tuple of the point and "
+        f"whether it converged, got {f'({got})' if isinstance(found, tuple) else got}"
+    )
 
 
 @torch.no_grad()

@@ -31,6 +31,7 @@ class Piece:
 # (call, gradient of the losses with respect to its output, R) -> pieces of its parameters.
 Rule = Callable[[Call, Tensor, int], Iterator[Piece]]
 
+PACKAGE = __name__.rpartition(".")[0]  # the package of the built-in rules
 _RULES: dict[type[nn.Module] | str, Rule] = {}
 
 
@@ -79,6 +80,11 @@ def rule_for(module: nn.Module) -> Rule | None:
         if "forward" in vars(base):  # a forward pass that replaces the registered one
             return None
     return None
+
+
+def is_built_in(rule: Rule) -> bool:
+    """Return whether a rule is defined in chita itself."""
+    return str(getattr(rule, "__module__", "")).startswith(f"{PACKAGE}.")
 
 
 def by_row(tensor: Tensor, rows: int) -> Tensor:
