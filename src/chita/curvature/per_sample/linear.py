@@ -49,13 +49,29 @@ def _transposed_product(left: Tensor, right: Tensor) -> Tensor:
     return torch.bmm(left, right.transpose(1, 2)).flatten(1).t()
 
 
-@register_gradient_rule(nn.Linear)
-def linear(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
-    """Yield the pieces for input (R * m, ..., inputs) and output gradient (R * m, ..., outputs)."""
+def linear_pieces(
+    call: Call, gradient: Tensor, rows: int, *, inputs_first: bool = False
+) -> Iterator[Piece]:
+    """Yield the pieces of a layer y = W x + b.
+
+    Args:
+        call: the call of the layer; its input is (R * m, ..., inputs).
+        gradient: the output gradient, (R * m, ..., outputs).
+        rows: R.
+        inputs_first: whether the weight is (inputs, outputs) instead of (outputs, inputs).
+    """
     g = gradient.reshape(rows, -1, gradient.shape[-1])
     if "bias" in call.owner.owned:
         yield Piece("bias", 0, g.sum(1).t())
     if "weight" in call.owner.owned:
         x = call.input.reshape(rows, -1, call.input.shape[-1])
-        left, right = g.transpose(1, 2), x.transpose(1, 2)
-        yield from row_products("weight", left.unsqueeze(1), right.unsqueeze(1))
+        left, right = (x, g) if inputs_first else (g, x)
+        yield from row_products(
+            "weight", left.transpose(1, 2).unsqueeze(1), right.transpose(1, 2).unsqueeze(1)
+        )
+
+
+@register_gradient_rule(nn.Linear)
+def linear(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:
+    """Yield the pieces of nn.Linear, whose weight is (outputs, inputs)."""
+    return linear_pieces(call, gradient, rows)

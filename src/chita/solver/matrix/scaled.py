@@ -11,17 +11,16 @@ from torch import Tensor
 from chita.solver.matrix.gradient_matrix import ORDINARY, GradientMatrix
 
 
-class ScaledMatrix(GradientMatrix):
-    """The matrix A D^-1, of which only A and D are stored.
+class WrappedMatrix(GradientMatrix):
+    """A matrix that reads another one, in any storage, and changes its columns.
 
     Args:
         inner: A, in any storage.
-        scale: (p,), the diagonal of D, positive.
     """
 
-    def __init__(self, inner: GradientMatrix, scale: Tensor) -> None:
+    def __init__(self, inner: GradientMatrix) -> None:
         super().__init__(inner.n, inner.p, inner.dtype, inner.device, inner.ranks)
-        self.inner, self.scale = inner, scale
+        self.inner = inner
 
     @property
     def gathers_fast(self) -> bool:
@@ -30,6 +29,19 @@ class ScaledMatrix(GradientMatrix):
     @property
     def piece(self) -> int:
         return self.inner.piece
+
+
+class ScaledMatrix(WrappedMatrix):
+    """The matrix A D^-1, of which only A and D are stored.
+
+    Args:
+        inner: A, in any storage.
+        scale: (p,), the diagonal of D, positive.
+    """
+
+    def __init__(self, inner: GradientMatrix, scale: Tensor) -> None:
+        super().__init__(inner)
+        self.scale = scale
 
     def read(self, start: int, stop: int) -> Tensor:
         return self.inner.read(start, stop) / self.scale[start:stop, None]
@@ -61,7 +73,7 @@ class ScaledMatrix(GradientMatrix):
 LARGEST_EXPONENT = {torch.float32: 126, torch.float64: 1000}
 
 
-class RescaledMatrix(GradientMatrix):
+class RescaledMatrix(WrappedMatrix):
     """The matrix s A, of which only A is stored.
 
     Every product reads the scaled columns: a product with A itself, scaled afterwards, could
@@ -73,16 +85,8 @@ class RescaledMatrix(GradientMatrix):
     """
 
     def __init__(self, inner: GradientMatrix, factor: float) -> None:
-        super().__init__(inner.n, inner.p, inner.dtype, inner.device, inner.ranks)
-        self.inner, self.factor = inner, factor
-
-    @property
-    def gathers_fast(self) -> bool:
-        return self.inner.gathers_fast
-
-    @property
-    def piece(self) -> int:
-        return self.inner.piece
+        super().__init__(inner)
+        self.factor = factor
 
     def read(self, start: int, stop: int) -> Tensor:
         return self.inner.read(start, stop) * self.factor
