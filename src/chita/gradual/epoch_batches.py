@@ -5,15 +5,14 @@ An epoch is therefore the same in a resumed training.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 from chita.data.dataset import Augmentation, Batches, ImageData, Images
 from chita.errors import ChitaError
+from chita.model.seeds import generator_of, seed_of
 from chita.solver.ranks import ALONE, Ranks
 
 
@@ -65,7 +64,7 @@ class Feed:
     def epoch(self, number: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield this rank's part of each batch: (B, C, H, W) uint8 images and (B,) labels."""
         share = self.batch_size // self._ranks.size
-        order = torch.randperm(len(self._data), generator=_generator(self._seed, number))
+        order = torch.randperm(len(self._data), generator=generator_of(self._seed, number))
         parts = order[: len(self) * self.batch_size].view(len(self), self._ranks.size, share)
         mine = parts[:, self._ranks.rank].flatten()
         # Images in memory are augmented all at once: a GPU would wait for many small calls.
@@ -74,7 +73,7 @@ class Feed:
             mine,
             at_once,
             augment=self._augment,
-            generator=_generator(self._seed, number, self._ranks.rank),
+            generator=generator_of(self._seed, number, self._ranks.rank),
         )
         for images, labels in read:
             whole = images.to(self._device), labels.to(self._device)
@@ -105,24 +104,3 @@ class Calibration:
                 self._data, self._batch_size, shuffle=True, seed=self._seed, device=self._device
             )
         )
-
-
-def seed_of(*key: int) -> int:
-    """Return a seed that depends on all numbers of a key."""
-    return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:7], "big")
-
-
-@contextmanager
-def drawing(seed: int, place: torch.device) -> Iterator[None]:
-    """Seed the random numbers of layers such as dropout, and restore the generators afterwards."""
-    gpus = [place] if place.type == "cuda" else []
-    with torch.random.fork_rng(gpus):
-        torch.default_generator.manual_seed(seed)
-        if gpus:
-            with torch.cuda.device(place):
-                torch.cuda.manual_seed(seed)
-        yield
-
-
-def _generator(*key: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed_of(*key))

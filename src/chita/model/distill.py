@@ -104,6 +104,16 @@ class Dense:
         what = "features" if self._squares else "classes"
         logger.info("distillation treats the model's answer as %d %s", classes, what)
 
+    def answers(self, batch: Batch) -> Batch:
+        """Return the inputs of `batch` with the answers, and the positions that count."""
+        inputs = _inputs(batch)
+        _, answer, counted = self._answer(batch)
+        home = tensors_of(inputs)[0].device
+        targets = map_tensors(
+            lambda tensor: tensor.to(home), {"answer": answer, "counted": counted}
+        )
+        return Batch((inputs, targets), batch.size)
+
     def label(self, batch: Batch) -> Batch:
         """Return the inputs of `batch` with the answers and a random direction for each."""
         assert isinstance(batch.content, tuple)
@@ -114,13 +124,23 @@ class Dense:
         home = map_tensors(lambda tensor: tensor.to(numbers.device), targets)
         return Batch((inputs, home), batch.size)
 
-    def divergence(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
-        """Compute the mean divergence from the dense answers over the counted positions."""
+    def divergence(
+        self, outputs: Any, targets: Mapping[str, Tensor], temperature: float = 1.0
+    ) -> Tensor:
+        """Compute the mean divergence from the dense answers over the counted positions.
+
+        Args:
+            outputs: the outputs of the pruned network.
+            targets: the targets of `answers` or `label`.
+            temperature: T divides the logits of classes, and T^2 multiplies the divergence, so that
+                its gradient keeps its size (Hinton et al. 2015).
+        """
         answer, dense, counted = answer_of(outputs), targets["answer"], targets["counted"]
         if self._squares:
             return _mean((answer - dense).square().sum(-1), counted) / self._scale
-        log_p, log_p0 = _log_softmax(answer), _log_softmax(dense)
-        return _mean((log_p0.exp() * (log_p0 - log_p)).sum(-1), counted)
+        log_p, log_p0 = (_log_softmax(logits / temperature) for logits in (answer, dense))
+        each = (log_p0.exp() * (log_p0 - log_p)).sum(-1)
+        return temperature**2 * _mean(each, counted)
 
     def row(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
         """Compute a scalar whose gradient is a row of A and whose value is the entry of c."""
@@ -134,10 +154,10 @@ class Dense:
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
         """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
         batch = batch.to(device_of(self._model))
-        assert isinstance(batch.content, tuple)
-        outputs = batch.outputs(self._model)
+        inputs = _inputs(batch)
+        outputs = Batch((inputs, ()), batch.size).outputs(self._model)
         answer = answer_of(outputs)
-        return outputs, answer, self._counted(batch.content[0], answer)
+        return outputs, answer, self._counted(inputs, answer)
 
     def _counted(self, inputs: tuple[Any, ...], answer: Tensor) -> Tensor:
         """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
@@ -162,6 +182,11 @@ class Dense:
             generator.manual_seed(_mixed(number + self._start))
             drawn.append(draw(shape, generator=generator))
         return torch.stack(drawn).to(answer)
+
+
+def _inputs(batch: Batch) -> tuple[Any, ...]:
+    """Return the arguments of the model; a dict of keywords is a single argument."""
+    return (batch.content,) if isinstance(batch.content, dict) else batch.content[0]
 
 
 def _features_row(answer: Tensor, dense: Tensor, nu: Tensor, counted: Tensor) -> Tensor:

@@ -131,6 +131,10 @@ class SampleStream:
         """Return the first batch of each pass; None if there is none or if passes differ."""
         return self.peek() if self._source.order_is_fixed else None
 
+    def one_pass(self) -> Iterator[Batch]:
+        """Return all samples that are not held out, once, in the batches that were given."""
+        return self._source.read()
+
     def skip(self, count: int) -> None:
         """Skip the next `count` samples."""
         while count:
@@ -143,13 +147,14 @@ class SampleStream:
         At most one piece and one given batch are in memory at a time. Samples of different shapes
         are not joined: a piece ends where the shape changes after whole units of `unit` samples.
         """
-        return (self.prepare(piece) for piece in self._pieces(count, chunk, unit))
+        return (self.prepare(piece) for piece in self.pieces(count, chunk, unit))
 
     def prepare(self, piece: Batch) -> Batch:
         """Convert a piece before `take` returns it."""
         return piece
 
-    def _pieces(self, count: int, chunk: int, unit: int = 1) -> Iterator[Batch]:
+    def pieces(self, count: int, chunk: int, unit: int = 1) -> Iterator[Batch]:
+        """Return the pieces of `take` before `prepare` converts them."""
         while count > 0:
             piece = self._piece(min(chunk, count), unit)
             count -= piece.size

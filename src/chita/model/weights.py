@@ -128,6 +128,13 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
 
     Every mask is checked before any weight is changed.
     """
+    for parameter, mask in check_masks(model, masks):
+        # A product would turn negative weights into -0.0, which a packed file would store.
+        parameter.masked_fill_(~mask, 0.0)
+
+
+def check_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Parameter, Tensor]]:
+    """Return parameters and their masks, on one device; raise a ChitaError if one does not fit."""
     check_module(model)
     if not isinstance(masks, Mapping):
         raise ChitaError(
@@ -139,9 +146,7 @@ def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
         if name not in parameters:
             raise ChitaError(f"masks name {name!r}, which is not a parameter of the model")
         _check_mask(name, mask, parameters[name].shape)
-    for name, mask in masks.items():
-        # A product would turn negative weights into -0.0, which a packed file would store.
-        parameters[name].masked_fill_(~mask.to(parameters[name].device), 0.0)
+    return [(parameters[name], mask.to(parameters[name].device)) for name, mask in masks.items()]
 
 
 def _check_mask(name: str, mask: Any, shape: torch.Size) -> None:
