@@ -11,6 +11,7 @@ from chita.model.layers import LayerKind, register_layer
 from chita.model.weights import apply_masks
 from chita.pruning.config import PruneConfig
 from chita.pruning.prune import prune
+from chita.pruning.recovery.recover import RecoverResult, recover
 from chita.pruning.result import PruneResult
 from chita.pruning.sensitivity import SensitivityResult, sensitivity
 from chita.solver import Options, Solution, solve
@@ -25,6 +26,7 @@ __all__ = [
     "Options",
     "PruneConfig",
     "PruneResult",
+    "RecoverResult",
     "SensitivityResult",
     "Solution",
     "accelerate",
@@ -34,6 +36,7 @@ __all__ = [
     "gradual",
     "load",
     "prune",
+    "recover",
     "register_gradient_rule",
     "register_layer",
     "register_method",

@@ -81,7 +81,15 @@ def test_held_out_samples_are_never_in_the_gradients(kind: str, method: str) -> 
     watch = Watch(model)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        prune(model, LOADERS[kind](samples), ridge="auto", batch=4, stages=20, method=method)
+        prune(
+            model,
+            LOADERS[kind](samples),
+            ridge="auto",
+            batch=4,
+            stages=20,
+            method=method,
+            recover=False,
+        )
     seen: dict[bool, set[float]] = {True: set(), False: set()}
     for inputs, gradients in passes(watch):
         seen[gradients].update(inputs[:, 0].tolist())
@@ -101,7 +109,7 @@ def test_held_out_samples_may_be_given(given: str) -> None:
     watch = Watch(model)
     other = x[:10], t[:10]
     data = LOADERS[given]((x, t) if given == "a list" else (x[10:], t[10:]))
-    prune(model, data, ridge="auto", batch=4, stages=20, held_out=cut(other, 3))
+    prune(model, data, ridge="auto", batch=4, stages=20, held_out=cut(other, 3), recover=False)
     rows = torch.cat([inputs for inputs, gradients in passes(watch) if gradients])
     held = torch.cat([inputs for inputs, gradients in passes(watch) if not gradients])
     assert set(held[:, 0].tolist()) == set(x[:10, 0].tolist())
@@ -113,7 +121,14 @@ def test_samples_of_the_same_content_stay_together() -> None:
     """Of 120 samples, 18 would choose and 12 measure: each part gets one content, ten times."""
     model, (x, t) = tiny(), points(12)
     watch = Watch(model)
-    prune(model, cut((x.repeat(10, 1), t.repeat(10)), 8), ridge="auto", batch=4, stages=3)
+    prune(
+        model,
+        cut((x.repeat(10, 1), t.repeat(10)), 8),
+        ridge="auto",
+        batch=4,
+        stages=3,
+        recover=False,
+    )
     seen: dict[bool, set[float]] = {True: set(), False: set()}
     for inputs, gradients in passes(watch):
         seen[gradients].update(inputs[:, 0].tolist())
@@ -135,7 +150,9 @@ def test_a_sampler_that_draws_some_of_the_samples() -> None:
 
 def test_augmented_samples_without_labels(caplog: pytest.LogCaptureFixture) -> None:
     """They are kept as they were read first, and the model's answers belong to them."""
-    result = prune(tiny(), DataLoader(Augmenting(points(50)), 7), ridge="auto", loss="distill")
+    result = prune(
+        tiny(), DataLoader(Augmenting(points(50)), 7), ridge="auto", loss="distill", recover=False
+    )
     assert result.held_out_loss is not None and 0 < result.held_out_loss < 1
     assert says(caplog.text, "batches", "samples")
 
@@ -152,13 +169,13 @@ class Once:
 
 def test_data_that_cannot_be_read_again() -> None:
     with pytest.raises(ChitaError, match=naming("batches", "samples", "list", "DataLoader")):
-        prune(tiny(), Once(), ridge="auto")
+        prune(tiny(), Once(), ridge="auto", recover=False)
 
 
 @pytest.mark.parametrize("held_out", [5, iter([points(5)]), []])
 def test_held_out_samples_of_the_wrong_kind(held_out: Any) -> None:
     with pytest.raises(ChitaError, match=naming("held_out")):
-        prune(tiny(), [points(20)], ridge="auto", held_out=held_out)
+        prune(tiny(), [points(20)], ridge="auto", held_out=held_out, recover=False)
 
 
 @pytest.mark.parametrize(
@@ -172,19 +189,21 @@ def test_too_few_distinct_samples(data: int, arguments: dict[str, Any], message:
     x, t = points(data)
     copies = x.repeat(10 // data, 1), t.repeat(10 // data)
     with pytest.raises(ChitaError, match=message):
-        prune(tiny(), [copies], ridge="auto", batch=1, **arguments)
+        prune(tiny(), [copies], ridge="auto", batch=1, **{"recover": False, **arguments})
 
 
 def test_samples_are_held_out_for_something() -> None:
     with pytest.raises(ChitaError, match=naming("held_out", "ridge=0.01", "ridge='auto'")):
-        prune(tiny(), [points(20)], held_out=[points(5, seed=1)])
+        prune(tiny(), [points(20)], held_out=[points(5, seed=1)], recover=False)
     with pytest.raises(ChitaError, match=naming("batches", "samples", HELD_OUT)):
-        prune(tiny(), [points(20)], ridge="auto", held_out=[points(20)])
+        prune(tiny(), [points(20)], ridge="auto", held_out=[points(20)], recover=False)
 
 
 def test_the_floor_is_checked_on_samples_that_choose_nothing() -> None:
     stream = SampleStream([points(1000)], 0)
-    found = divide_samples(stream, PruneConfig(sparsity=0.5, method="auto", min_accuracy=50.0))
+    found = divide_samples(
+        stream, PruneConfig(sparsity=0.5, method="auto", min_accuracy=50.0, recover=False)
+    )
     parts = [found.held_out, found.measured, list(stream.take(1000, 100))]
     keys = [{float(v) for b in part for v in b.content[0][0][:, 0]} for part in parts]
     assert [len(each) for each in keys] == [150, 200, 650]
@@ -194,7 +213,7 @@ def test_the_floor_is_checked_on_samples_that_choose_nothing() -> None:
 def test_a_fixed_ridge_holds_nothing_out() -> None:
     model, (x, t) = tiny(), points(50)
     watch = Watch(model)
-    prune(model, cut((x, t), 7), batch=5)
+    prune(model, cut((x, t), 7), batch=5, recover=False)
     *stages, counted = watch.with_gradients
     assert all(stages) and not counted  # at the end, the multiply-adds of one sample
     assert {value for inputs in watch.inputs for value in inputs[:, 0].tolist()} == set(
@@ -241,7 +260,8 @@ def test_auto_picks_the_batch_and_bounds_what_is_held_out(
 ) -> None:
     """Eight candidates then cost no more than the gradients, which cost three passes a sample."""
     found = divide_samples(
-        SampleStream([points(data)]), PruneConfig(sparsity=0.5, method="auto", **arguments)
+        SampleStream([points(data)]),
+        PruneConfig(sparsity=0.5, method="auto", **arguments, recover=False),
     )
     counts = tuple(sum(b.size for b in part) for part in (found.held_out, found.measured))
     assert (found.batch, found.rows, counts) == (batch, rows, held)
@@ -259,14 +279,16 @@ def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
     model = tiny()
     watch = Watch(model)
     data = Again(cut(points(3000), given))
-    prune(model, data, method="auto", batch=batch, samples=2, sparsity=0.5, stages=1)
+    prune(model, data, method="auto", batch=batch, samples=2, sparsity=0.5, stages=1, recover=False)
     forward = [
         len(inputs)
         for inputs, gradients in zip(watch.inputs, watch.with_gradients, strict=True)
         if not gradients
     ]
     assert max(forward) <= most
-    found = divide_samples(SampleStream(data), PruneConfig(sparsity=0.5, batch=batch))
+    found = divide_samples(
+        SampleStream(data), PruneConfig(sparsity=0.5, batch=batch, recover=False)
+    )
     assert found.at_once == most and found.held_out[0].size == most
 
 
@@ -274,10 +296,18 @@ def test_no_forward_pass_takes_more_than_what_is_given_or_a_row(
 def test_held_out_losses_have_a_spread(given: int | None) -> None:
     """Also where mini-batches do not divide the samples: the rest is a part of its own."""
     held_out = None if given is None else [points(given, seed=1)]
-    result = prune(tiny(), [points(203)], ridge="auto", method="auto", batch=4, held_out=held_out)
+    result = prune(
+        tiny(),
+        [points(203)],
+        ridge="auto",
+        method="auto",
+        batch=4,
+        held_out=held_out,
+        recover=False,
+    )
     assert all(row.held_out_error for row in result.stages) and result.held_out_error
     stream = SampleStream([points(203)])
-    found = divide_samples(stream, PruneConfig(sparsity=0.5, batch=4, ridge="auto"))
+    found = divide_samples(stream, PruneConfig(sparsity=0.5, batch=4, ridge="auto", recover=False))
     assert [batch.size for batch in found.held_out] == [28, 3]
     assert [batch.size for batch in found.measured] == [20]
 
@@ -289,7 +319,7 @@ def test_rows_of_batches_that_differ_in_shape(method: str, batch: int) -> None:
     inputs = [numbers(8, length, 6, seed=length) for length in range(2, 12)]
     data = Again([(x, x[:, 0, :3].argmax(1)) for x in inputs])
     stream = SampleStream(data)
-    config = PruneConfig(sparsity=0.5, method=method, batch=batch)
+    config = PruneConfig(sparsity=0.5, method=method, batch=batch, recover=False)
     found = divide_samples(stream, config)
     pieces = list(stream.take(found.rows * batch, 32, unit=batch))
     assert all(piece.size % batch == 0 for piece in pieces)
@@ -299,7 +329,7 @@ def test_rows_of_batches_that_differ_in_shape(method: str, batch: int) -> None:
     )
     assert not rows & held and len(held) == 20 and len(rows) >= 40
     model = nn.Sequential(AddSteps(), *tiny())
-    prune(model, data, ridge="auto", method=method, batch=batch, stages=2)
+    prune(model, data, ridge="auto", method=method, batch=batch, stages=2, recover=False)
 
 
 class AddSteps(nn.Module):
@@ -312,6 +342,6 @@ class AddSteps(nn.Module):
 @pytest.mark.parametrize("size", [1, 3, 4, 13, 26])
 def test_it_does_not_matter_how_the_samples_are_batched(size: int) -> None:
     together, apart = tiny(), tiny()
-    prune(together, Again([points(26)]), batch=4)
-    prune(apart, Again(cut(points(26), size)), batch=4)
+    prune(together, Again([points(26)]), batch=4, recover=False)
+    prune(apart, Again(cut(points(26), size)), batch=4, recover=False)
     assert torch.equal(Weights(apart).vector(), Weights(together).vector())

@@ -34,14 +34,16 @@ def test_k_of_the_papers_networks(p: int, sparsity: float, k: int) -> None:
 
 
 def test_the_plan_follows_schedule_and_method() -> None:
-    config = PruneConfig(sparsity=0.9, schedule="linear", stages=4, start=0.3, hold=0.25)
+    config = PruneConfig(
+        sparsity=0.9, schedule="linear", stages=4, start=0.3, hold=0.25, recover=False
+    )
     assert config.plan() == sparsities("linear", 0.9, stages=4, start=0.3, hold=0.25)
     assert PruneConfig(sparsity=0.9, method="chita-bso").plan() == [0.9]
     assert PruneConfig(sparsity=0.9, method="magnitude").plan() == [0.9]
-    by_default = PruneConfig(sparsity=0.9).plan()
+    by_default = PruneConfig(sparsity=0.9, recover=False).plan()
     assert by_default == sparsities("polynomial", 0.9, stages=60, start=0.2, hold=0)
     assert by_default == sorted(by_default)
-    assert PruneConfig(sparsity=0).plan() == [0.0] * 60
+    assert PruneConfig(sparsity=0, recover=False).plan() == [0.0] * 60
 
 
 @pytest.mark.parametrize(
@@ -51,12 +53,12 @@ def test_blocks_that_talk_need_blocks_and_a_method_of_the_papers_own(
     keywords: dict[str, Any],
 ) -> None:
     with pytest.raises(ChitaError, match=naming("block_sweeps=1", "block_size", "chita-bso")):
-        PruneConfig(sparsity=0.5, block_sweeps=1, **keywords)
-    assert PruneConfig(sparsity=0.5, block_size=10, block_sweeps=1).block_sweeps == 1
+        PruneConfig(sparsity=0.5, block_sweeps=1, **keywords, recover=False)
+    assert PruneConfig(sparsity=0.5, block_size=10, block_sweeps=1, recover=False).block_sweeps == 1
 
 
 def test_methods_are_resolved_with_their_solver() -> None:
-    assert PruneConfig(sparsity=0.5).resolve_method().name == "auto"
+    assert PruneConfig(sparsity=0.5, recover=False).resolve_method().name == "auto"
     cd = PruneConfig(sparsity=0.5, method="chita++", solver="cd").resolve_method()
     assert cd.name == "chita++"
     assert cd.algorithm == PruneConfig(sparsity=0.5, method="chita-cd").resolve_method().algorithm
@@ -84,7 +86,7 @@ def test_methods_are_resolved_with_their_solver() -> None:
 def test_it_is_checked_when_it_is_made(keywords: dict[str, object]) -> None:
     (name, value) = list(keywords.items())[-1]
     with pytest.raises(ChitaError, match=naming(name, repr(value))):
-        PruneConfig(**keywords)  # type: ignore[arg-type]
+        PruneConfig(**keywords, recover=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("loss", ["distill", "distill-mse"])
@@ -92,8 +94,8 @@ def test_an_accuracy_needs_labels(loss: str) -> None:
     with pytest.raises(
         ChitaError, match=naming("min_accuracy", "labels", f"loss='{loss}'", "max_loss_increase")
     ):
-        PruneConfig(sparsity=0.5, loss=loss, min_accuracy=50.0)
-    PruneConfig(sparsity=0.5, loss=loss, max_loss_increase=0.1)
+        PruneConfig(sparsity=0.5, loss=loss, min_accuracy=50.0, recover=False)
+    PruneConfig(sparsity=0.5, loss=loss, max_loss_increase=0.1, recover=False)
 
 
 def test_numbers_of_numpy_become_those_of_python() -> None:
@@ -102,20 +104,25 @@ def test_numbers_of_numpy_become_those_of_python() -> None:
         samples=np.int64(7),  # type: ignore[arg-type]
         ridge=np.float64(0.1),
         seed=np.uint8(3),  # type: ignore[arg-type]
+        recover=False,
     )
     assert json.dumps([config.sparsity, config.samples, config.ridge, config.seed])
     assert type(config.seed) is int
 
 
 def test_the_budget_is_in_bytes() -> None:
-    assert PruneConfig(sparsity=0.5).budget is None
-    assert PruneConfig(sparsity=0.5, memory="1.5GB").budget == 1_500_000_000
-    assert PruneConfig(sparsity=0.5, memory=123).budget == 123
+    assert PruneConfig(sparsity=0.5, recover=False).memory_bytes is None
+    assert PruneConfig(sparsity=0.5, memory="1.5GB", recover=False).memory_bytes == 1_500_000_000
+    assert PruneConfig(sparsity=0.5, memory=123, recover=False).memory_bytes == 123
 
 
 def test_shares_are_kept_as_plain_numbers() -> None:
     config = PruneConfig(
-        sparsity=0.5, allocation={"a": np.float32(0.5)}, at_most={"b": np.int64(0)}, at_least={}
+        sparsity=0.5,
+        allocation={"a": np.float32(0.5)},
+        at_most={"b": np.int64(0)},
+        at_least={},
+        recover=False,
     )
     assert json.dumps(asdict(config)["allocation"]) == '{"a": 0.5}'
     assert json.dumps(config.at_most) == '{"b": 0.0}'

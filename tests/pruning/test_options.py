@@ -85,7 +85,9 @@ def test_the_configuration_survives_yaml() -> None:
 def pruned(*arguments: Any, **keywords: Any) -> torch.Tensor:
     """Return the first weight of a tiny network after `chita.prune` with these arguments."""
     model = tiny()
-    chita.prune(model, cut(points(24), 5), *arguments, progress=False, **keywords)
+    chita.prune(
+        model, cut(points(24), 5), *arguments, progress=False, **{"recover": False, **keywords}
+    )
     assert isinstance(model[0], nn.Linear)
     return model[0].weight.detach()
 
@@ -93,10 +95,10 @@ def pruned(*arguments: Any, **keywords: Any) -> torch.Tensor:
 def test_a_configuration_and_keywords_give_the_same_result() -> None:
     keywords: dict[str, Any] = {"sparsity": 0.5, "method": "chita-bso", "batch": 2, "ridge": 0.1}
     expected = pruned(**keywords)
-    config = PruneConfig(**keywords)
+    config = PruneConfig(**keywords, recover=False)
     assert torch.equal(pruned(config), expected)
     assert torch.equal(pruned(config=config), expected)
-    other = PruneConfig(**{**keywords, "sparsity": 0.25, "ridge": 1.0})
+    other = PruneConfig(**{**keywords, "sparsity": 0.25, "ridge": 1.0}, recover=False)
     assert not torch.equal(pruned(other), expected)
     assert torch.equal(pruned(other, sparsity=0.5, ridge=0.1), expected)
 
@@ -107,7 +109,7 @@ def test_a_function_overrides_the_loss_of_the_configuration() -> None:
     def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return outputs.square().mean()
 
-    distilled = PruneConfig(loss="distill", **keywords)
+    distilled = PruneConfig(loss="distill", **keywords, recover=False)
     assert torch.equal(pruned(distilled, loss=loss), pruned(loss=loss, **keywords))
     assert torch.equal(pruned(distilled, loss=None), pruned(**keywords))
 
@@ -122,14 +124,14 @@ def test_sparsity_may_be_a_pattern_or_follow_from_a_floor() -> None:
 
 def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
     with pytest.raises(ChitaError, match=r"'sparsty' .*'sparsity'"):
-        chita.prune(tiny(), [points(4)], sparsty=0.5)
+        chita.prune(tiny(), [points(4)], sparsty=0.5, recover=False)
     with pytest.raises(ChitaError, match=r"'xyzzy' .*'sparsity'"):
-        chita.prune(tiny(), [points(4)], sparsity=0.5, xyzzy=1)
+        chita.prune(tiny(), [points(4)], sparsity=0.5, xyzzy=1, recover=False)
     with pytest.raises(ChitaError, match=r"config .*PruneConfig.* float"):
-        chita.prune(tiny(), [points(4)], 0.5)  # type: ignore[arg-type]
+        chita.prune(tiny(), [points(4)], 0.5, recover=False)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("name", "value"), [("first_order", 0), ("strict", 1)])
 def test_flags_are_checked(name: str, value: Any) -> None:
     with pytest.raises(ChitaError, match=f"{name} must be .* got {value}"):
-        PruneConfig(sparsity=0.5, **{name: value})
+        PruneConfig(sparsity=0.5, **{name: value}, recover=False)

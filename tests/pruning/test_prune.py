@@ -57,7 +57,9 @@ def test_chita_plus_plus_keeps_what_magnitude_loses() -> None:
     largest, pruned = mlpnet(), mlpnet()
     dense = accuracy(largest, unseen)
     prune(largest, calibration, sparsity=0.98, method="magnitude")
-    result = prune(pruned, calibration, sparsity=0.98, stages=8, batch=16, ridge="auto")
+    result = prune(
+        pruned, calibration, sparsity=0.98, stages=8, batch=16, ridge="auto", recover=False
+    )
     assert dense > 96
     assert accuracy(largest, unseen) < 40
     assert accuracy(pruned, unseen) > accuracy(largest, unseen) + 25
@@ -70,7 +72,7 @@ def test_exactly_k_weights_are_kept(method: str, sparsity: float) -> None:
     model = tiny()
     keys = list(model.state_dict())
     biases = [model[0].bias.detach().clone(), model[2].bias.detach().clone()]
-    result = prune(model, cut(points(24), 8), sparsity=sparsity, method=method)
+    result = prune(model, cut(points(24), 8), sparsity=sparsity, method=method, recover=False)
     k = {0: 72, 0.3: 50, 0.5: 36, 0.9: 7, 0.985: 1, 0.995: 0}[sparsity]
     assert list(result.masks) == ["0.weight", "2.weight"]
     assert int(sum(mask.sum() for mask in result.masks.values())) == k == result.stages[-1].kept
@@ -90,7 +92,7 @@ def test_exactly_k_weights_are_kept(method: str, sparsity: float) -> None:
 def test_no_sparsity_does_no_harm() -> None:
     model, (x, t) = tiny(), points(24)
     before = functional.cross_entropy(model(x), t).item()
-    prune(model, [(x, t)], sparsity=0.0)
+    prune(model, [(x, t)], sparsity=0.0, recover=False)
     assert functional.cross_entropy(model(x), t).item() < before  # the first-order term
 
 
@@ -102,7 +104,7 @@ def test_the_model_is_left_as_it_was_but_for_its_weights(method: str) -> None:
     model[2].bias.requires_grad_(False)
     model[2].weight.grad = torch.ones(3, 8, dtype=torch.float64)
     buffers = len(list(model.buffers()))
-    prune(model, cut(points(24), 8), method=method)
+    prune(model, cut(points(24), 8), method=method, recover=False)
     assert [module.training for module in model.modules()] == [True, True, False, True]
     flags = [parameter.requires_grad for parameter in model.parameters()]
     assert flags == [False, True, True, False]
@@ -117,16 +119,16 @@ def test_the_model_is_left_as_it_was_but_for_its_weights(method: str) -> None:
 def test_a_copy_is_pruned_if_asked_for() -> None:
     model, twin = tiny(), tiny()
     before = snapshot(model)
-    result = prune(model, cut(points(24), 8), inplace=False)
+    result = prune(model, cut(points(24), 8), inplace=False, recover=False)
     assert result.model is not model
     assert same(snapshot(model), before)
-    assert prune(twin, cut(points(24), 8)).model is twin
+    assert prune(twin, cut(points(24), 8), recover=False).model is twin
     assert same(snapshot(result.model), snapshot(twin))
 
 
 def test_saved_masks_give_a_dense_model_the_same_zeros() -> None:
     model, dense = tiny(), tiny()
-    result = prune(model, cut(points(24), 8))
+    result = prune(model, cut(points(24), 8), recover=False)
     chita.apply_masks(dense, result.masks)
     assert torch.equal(Weights(model).vector() == 0, Weights(dense).vector() == 0)
     assert not torch.equal(Weights(model).vector(), Weights(dense).vector())
@@ -170,6 +172,7 @@ def test_one_stage_is_the_optimiser_on_plain_gradients(
         block_size=block_size,
         block_sweeps=block_sweeps,
         iterations=20,
+        recover=False,
     )
     assert torch.equal(weights.vector(), truth.w)
     assert not torch.equal(truth.w, w0)
@@ -182,7 +185,14 @@ def test_every_stage_has_its_row() -> None:
     model, (x, t) = tiny(), points(24)
     watch = Watch(model)
     result = prune(
-        model, Again([(x, t)]), sparsity=0.9, stages=5, schedule="linear", start=0.3, hold=0.4
+        model,
+        Again([(x, t)]),
+        sparsity=0.9,
+        stages=5,
+        schedule="linear",
+        start=0.3,
+        hold=0.4,
+        recover=False,
     )
     planned = sparsities("linear", 0.9, stages=5, start=0.3, hold=0.4)
     assert [row.stage for row in result.stages] == [1, 2, 3, 4, 5]
@@ -214,7 +224,16 @@ def test_every_stage_has_its_row() -> None:
 def test_weights_pruned_in_one_stage_may_come_back() -> None:
     model = tiny()
     watch = Watch(model)
-    prune(model, [points(24)], sparsity=0.5, start=0.5, stages=5, solver="cd", ridge=1e-4)
+    prune(
+        model,
+        [points(24)],
+        sparsity=0.5,
+        start=0.5,
+        stages=5,
+        solver="cd",
+        ridge=1e-4,
+        recover=False,
+    )
     kept = [weights != 0 for weights in [*watch.stages(), Weights(model).vector()]]
     back = sum(int((after & ~before).sum()) for before, after in pairwise(kept))
     assert back > 0
@@ -235,7 +254,7 @@ def test_magnitude_keeps_the_largest_weights_and_needs_no_data() -> None:
 def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
     """On the samples that choose; the loss that is told comes from others."""
     keywords: dict[str, Any] = {"method": "chita-bso", "batch": 1, "samples": 20}
-    config = PruneConfig(sparsity=0.75, ridge="auto", **keywords)
+    config = PruneConfig(sparsity=0.75, ridge="auto", **keywords, recover=False)
     found = divide_samples(SampleStream(Again([points(40)]), config.seed), config)
     choosing, measuring, rest = (
         next(SampleStream(part).take(size, size)).content
@@ -252,14 +271,14 @@ def test_auto_takes_the_ridge_of_the_least_held_out_loss() -> None:
 
     def by_hand(ridge: float) -> nn.Module:
         model = tiny()
-        prune(model, Again([(rest[0][0], rest[1])]), ridge=ridge, **keywords)
+        prune(model, Again([(rest[0][0], rest[1])]), ridge=ridge, **{"recover": False, **keywords})
         return model
 
     grid = [10 ** (i / 2) for i in range(-10, 7)]
     best = min(grid, key=lambda ridge: loss_of(by_hand(ridge), choosing))
     assert grid[0] < best < grid[-1]
     model, truth = tiny(), by_hand(best)
-    result = prune(model, Again([points(40)]), ridge="auto", **keywords)
+    result = prune(model, Again([points(40)]), ridge="auto", **{"recover": False, **keywords})
     (row,) = result.stages
     assert row.ridge == pytest.approx(best)
     assert row.choice_loss == pytest.approx(loss_of(truth, choosing))
@@ -275,7 +294,16 @@ def test_a_seed_gives_the_same_bits_and_another_one_does_not() -> None:
     vectors = []
     for seed in (0, 0, 1):
         model = mlpnet()
-        prune(model, calibration, sparsity=0.9, samples=10, ridge="auto", stages=2, seed=seed)
+        prune(
+            model,
+            calibration,
+            sparsity=0.9,
+            samples=10,
+            ridge="auto",
+            stages=2,
+            seed=seed,
+            recover=False,
+        )
         vectors.append(Weights(model).vector())
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[0], vectors[2])
@@ -285,7 +313,7 @@ def test_a_seed_gives_the_same_bits_and_another_one_does_not() -> None:
 def test_the_global_generator_is_untouched(method: str) -> None:
     model = nn.Sequential(*tiny(), nn.Dropout(0.5)).double()
     before = torch.get_rng_state()
-    prune(model, cut(points(24), 5), ridge="auto", method=method)
+    prune(model, cut(points(24), 5), ridge="auto", method=method, recover=False)
     assert torch.equal(torch.get_rng_state(), before)
 
 

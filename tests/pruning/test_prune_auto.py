@@ -33,14 +33,14 @@ from tests.support.pruning import (
 
 def test_it_is_the_default() -> None:
     one, other = tiny(), tiny()
-    result = prune(one, cut(points(40), 8), sparsity=0.8)
-    prune(other, cut(points(40), 8), sparsity=0.8, method="auto")
+    result = prune(one, cut(points(40), 8), sparsity=0.8, recover=False)
+    prune(other, cut(points(40), 8), sparsity=0.8, method="auto", recover=False)
     assert result.config.method == "auto"
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
 def test_every_stage_says_what_was_chosen_and_why() -> None:
-    result = prune(tiny(), cut(points(40), 8), sparsity=0.8)
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, recover=False)
     found = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert [row["sparsity"] for row in found["stages"]] == [row.sparsity for row in result.stages]
     assert len(result.stages) == 5
@@ -73,7 +73,14 @@ def test_the_sparsity_is_met_to_the_weight() -> None:
         x = torch.randn(400, 20)[:100]
         model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 5))
     few: dict[str, Any] = {"samples": 4, "batch": 1, "ridge": 1e-3, "first_order": True}
-    result = prune(model, [(x, x[:, :5].argmax(1))], sparsity=0.8, start=0.3, stages=2, **few)
+    result = prune(
+        model,
+        [(x, x[:, :5].argmax(1))],
+        sparsity=0.8,
+        start=0.3,
+        stages=2,
+        **{"recover": False, **few},
+    )
     assert [row.step for row in result.stages] == [1, 0]
     assert result.nonzeros == result.stages[-1].kept == kept_weights(800, 0.8)
     for name, mask in result.masks.items():
@@ -81,7 +88,7 @@ def test_the_sparsity_is_met_to_the_weight() -> None:
 
 
 def test_the_guards_time_is_counted() -> None:
-    result = prune(tiny(), cut(points(40), 8), sparsity=0.8)
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, recover=False)
     seconds = result.seconds
     assert all(row.guard_seconds > 0 and row.solve_seconds > 0 for row in result.stages)
     assert seconds.guard == pytest.approx(sum(row.guard_seconds for row in result.stages))
@@ -99,7 +106,7 @@ def test_the_held_out_losses_are_true(size: int, count: int, rows: dict[str, Any
     the loss is told on all.
     """
     batches, model = Again(cut(points(size * count), size)), tiny()
-    result = prune(model, batches, sparsity=0.8, **rows)
+    result = prune(model, batches, sparsity=0.8, **{"recover": False, **rows})
     choosing, measured = held_out_parts(batches, sparsity=0.8, **rows)
     for row in result.stages:
         chosen_by = [trial["loss"] for trial in row.candidates]
@@ -116,14 +123,16 @@ def test_the_held_out_losses_are_true(size: int, count: int, rows: dict[str, Any
 
 def test_a_given_form_is_kept_to() -> None:
     fixed: dict[str, Any] = {"metric": "lamp", "first_order": False, "block_size": 20, "ridge": 0.1}
-    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, **fixed)
+    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, **{"recover": False, **fixed})
     for row in result.stages:
         assert {name: row.to_dict()[name] for name in fixed} == fixed
         assert len(row.candidates) == 3  # the whole way, half of it, none
 
 
 def test_a_schedule_that_is_asked_for_is_kept() -> None:
-    result = prune(tiny(), cut(points(40), 8), sparsity=0.8, schedule="linear", start=0.4)
+    result = prune(
+        tiny(), cut(points(40), 8), sparsity=0.8, schedule="linear", start=0.4, recover=False
+    )
     assert [row.sparsity for row in result.stages] == pytest.approx([0.4, 0.5, 0.6, 0.7, 0.8])
 
 
@@ -132,7 +141,14 @@ def pruned_accuracy(pairs: Sequence[tuple[str, str]], method: str, seed: int) ->
     model = mlpnet()
     rescale(model, pairs)
     keywords: dict[str, Any] = {"samples": 300, "batch": 8, "stages": 8, "start": 0.6}
-    prune(model, digits(3000), sparsity=0.95, method=method, seed=seed, **keywords)
+    prune(
+        model,
+        digits(3000),
+        sparsity=0.95,
+        method=method,
+        seed=seed,
+        **{"recover": False, **keywords},
+    )
     return accuracy(model, unseen_digits())
 
 
@@ -157,7 +173,14 @@ def test_without_labels() -> None:
         loss = "distill" if name == "distill" else None
         method = "magnitude" if name == "magnitude" else "auto"
         keywords: dict[str, Any] = {"samples": 200, "stages": 6, "start": 0.6}
-        prune(model, batches, sparsity=0.95, loss=loss, method=method, **keywords)
+        prune(
+            model,
+            batches,
+            sparsity=0.95,
+            loss=loss,
+            method=method,
+            **{"recover": False, **keywords},
+        )
         found[name] = accuracy(model, unseen_digits())
     assert found["distill"] > found["labels"] - 2
     assert found["distill"] > found["magnitude"] + 5
@@ -182,14 +205,16 @@ def test_batch_norm_is_repaired_where_that_helps(stale: bool) -> None:
         t = batch_normed(False).eval()(x).argmax(1)
     model = batch_normed(stale)
     before = snapshot(model)
-    result = prune(model, Again([(x, t)]), sparsity=0.5)
+    result = prune(model, Again([(x, t)]), sparsity=0.5, recover=False)
     row = next(row for row in result.repairs if row.repair == "batch norm")
     moved = not torch.equal(snapshot(model)["1.running_mean"], before["1.running_mean"])
     assert row.kept == moved == (row.loss_after < row.loss_before) == stale
 
 
 def test_one_sample_is_too_few_to_repair_batch_norm_and_costs_no_run() -> None:
-    result = prune(batch_normed(False), cut(points(40), 1), sparsity=0.5, samples=1, batch=1)
+    result = prune(
+        batch_normed(False), cut(points(40), 1), sparsity=0.5, samples=1, batch=1, recover=False
+    )
     assert result.sparsity > 0.45
     assert [row.repair for row in result.repairs] == ["biases"]
 
@@ -208,7 +233,9 @@ def test_a_repair_does_not_break_the_floor() -> None:
     data, kept = Again([(x, t)]), []
     for floor in ({}, {"min_accuracy": 85.0}):
         pruned = copy.deepcopy(model)
-        result = prune(pruned, data, sparsity=0.3, loss=size, stages=4, **floor)
+        result = prune(
+            pruned, data, sparsity=0.3, loss=size, stages=4, **{"recover": False, **floor}
+        )
         row = next(row for row in result.repairs if row.repair == "batch norm")
         assert row.loss_after < row.loss_before / 2
         kept.append(row.kept)

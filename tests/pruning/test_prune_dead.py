@@ -221,7 +221,10 @@ def all_runs(rank: int) -> dict[str, Any]:
     for name, arguments in RUNS.items():
         model = WithUnused()
         result = chita.prune(
-            model, silenced(), **{"sparsity": 0.6, "batch": 2, "progress": False, **arguments}
+            model,
+            silenced(),
+            **{"sparsity": 0.6, "batch": 2, "progress": False, **arguments},
+            recover=False,
         )
         w = torch.cat([p.detach().flatten() for p in model.parameters()])
         found[name] = w, [row.dead for row in result.stages]

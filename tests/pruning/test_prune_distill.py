@@ -14,7 +14,7 @@ import chita
 from chita.errors import ChitaError
 from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
-from chita.pruning.run import Run
+from chita.pruning.stage import Stage
 from tests.support.guarded import held_out_parts
 from tests.support.messages import naming
 from tests.support.pruning import (
@@ -73,15 +73,15 @@ def test_a_resumed_run_looks_back_as_far(tmp_path: Path, monkeypatch: pytest.Mon
     batches, whole, broken, resumed = list(numbers(40, 6).split(8)), tiny(), tiny(), tiny()
     keywords: dict[str, Any] = {"loss": "distill", "ridge": "auto"}
     prune_quietly(whole, batches, **keywords)
-    stage = Run.stage
+    stage = Stage.run
 
-    def interrupted(self: Run, number: int, *args: Any) -> Any:
+    def interrupted(self: Stage, number: int, *args: Any) -> Any:
         if number == 3:
             raise KeyboardInterrupt
         return stage(self, number, *args)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Run, "stage", interrupted)
+        patch.setattr(Stage, "run", interrupted)
         prune_quietly(broken, batches, **keywords, checkpoints=tmp_path)
     assert not torch.equal(Weights(broken).vector(), Weights(whole).vector())
     with pytest.raises(
@@ -123,6 +123,7 @@ def test_errors() -> None:
             batch=2,
             min_accuracy=50,
             progress=False,
+            recover=False,
         )
     with pytest.raises(ChitaError, match=naming("batches", "samples")):
         prune_quietly(tiny(), [], loss="distill")
@@ -153,6 +154,7 @@ def test_without_labels_the_digits_are_told_apart_as_well_as_with_them() -> None
             samples=250,
             batch=8,
             progress=False,
+            recover=False,
         )
         found[loss, method] = accuracy(model, test)
     distill, labels, magnitude = found.values()

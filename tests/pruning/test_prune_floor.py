@@ -70,7 +70,7 @@ def test_the_sparsest_network_within_a_loss(most: float) -> None:
     batches, model = Again(digits(600)), mlpnet()
     _, measured = held_out_parts(batches, max_loss_increase=most, **ROWS)
     dense, watch = loss_of(model, measured), Watch(model)
-    result = prune(model, batches, max_loss_increase=most, stages=12, **ROWS)
+    result = prune(model, batches, max_loss_increase=most, stages=12, **{"recover": False, **ROWS})
     check_search(result, 12)
     assert 0.3 < result.sparsity < CEILING
     _, *found = increases(watch, measured)
@@ -87,7 +87,9 @@ def test_the_sparsest_network_within_a_loss(most: float) -> None:
 )
 def test_a_search_ends_where_a_pattern_or_a_limit_does(limits: dict[str, Any], most: float) -> None:
     """Nothing is ever too bad here."""
-    result = prune(tiny(), cut(points(40), 8), max_loss_increase=100.0, **limits)
+    result = prune(
+        tiny(), cut(points(40), 8), max_loss_increase=100.0, **{"recover": False, **limits}
+    )
     assert all(row.accepted for row in result.stages)
     assert result.sparsity == pytest.approx(most)
 
@@ -95,7 +97,7 @@ def test_a_search_ends_where_a_pattern_or_a_limit_does(limits: dict[str, Any], m
 def test_a_schedule_ends_where_the_search_begins() -> None:
     batches = Again(digits(600))
     keywords: dict[str, Any] = {"samples": 50, "batch": 4, "stages": 6, "schedule": "polynomial"}
-    result = prune(mlpnet(), batches, max_loss_increase=0.2, **keywords)
+    result = prune(mlpnet(), batches, max_loss_increase=0.2, **{"recover": False, **keywords})
     check_search(result, 6)
     planned = result.config.plan()
     first = next(number for number, row in enumerate(result.stages) if not row.accepted)
@@ -107,7 +109,7 @@ def test_the_sparsest_network_of_an_accuracy() -> None:
     """By one standard error, on samples that choose nothing."""
     batches, model = Again(digits(600)), mlpnet()
     _, measured = held_out_parts(batches, min_accuracy=90, **ROWS)
-    result = prune(model, batches, min_accuracy=90, stages=12, **ROWS)
+    result = prune(model, batches, min_accuracy=90, stages=12, **{"recover": False, **ROWS})
     check_search(result, 12)
     for row in result.stages:
         assert row.accuracy is not None
@@ -123,7 +125,7 @@ def test_a_floor_that_nothing_keeps_leaves_the_network_dense(
     model, (x, t) = tiny(), points(40)
     t = model(x).argmax(1)  # all are right: 100 % cannot be surpassed
     before = snapshot(model)
-    result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0)
+    result = prune(model, Again([(x, 2 - t)]), sparsity=0.9, min_accuracy=100.0, recover=False)
     assert not any(row.accepted for row in result.stages)
     assert says(caplog.text, "min_accuracy=100.0", "unchanged")
     assert result.last is None and result.objective is None
@@ -137,11 +139,11 @@ def test_a_finished_search_makes_way(tmp_path: Any) -> None:
     keywords: dict[str, Any] = {"max_loss_increase": 0.01, "stages": 30, "checkpoints": tmp_path}
     data, trained = cut(points(40), 8), tiny()
     fit(trained, points(40))
-    first = prune(copy.deepcopy(trained), data, **keywords)
+    first = prune(copy.deepcopy(trained), data, **{"recover": False, **keywords})
     assert len(first.stages) < 30
-    again = prune(copy.deepcopy(trained), data, resume=True, **keywords)
+    again = prune(copy.deepcopy(trained), data, resume=True, **{"recover": False, **keywords})
     assert again.stages == first.stages
-    assert prune(trained, data, seed=1, **keywords).stages != first.stages
+    assert prune(trained, data, seed=1, **{"recover": False, **keywords}).stages != first.stages
 
 
 def test_a_floor_needs_auto_and_classes() -> None:
@@ -149,22 +151,24 @@ def test_a_floor_needs_auto_and_classes() -> None:
     with pytest.raises(
         ChitaError, match=naming("sparsity", None, "max_loss_increase", "min_accuracy")
     ):
-        chita.prune(tiny(), data)
+        chita.prune(tiny(), data, recover=False)
     for name in ("max_loss_increase", "min_accuracy"):
         with pytest.raises(ChitaError, match=naming(name, "method='auto'", "method='obd'")):
             prune(tiny(), data, method="obd", **{name: 10})
     with pytest.raises(ChitaError, match=naming("max_loss_increase", -1)):
-        prune(tiny(), data, max_loss_increase=-1)
+        prune(tiny(), data, max_loss_increase=-1, recover=False)
     for slip in (-1, 0.95, 101, float("nan")):
         with pytest.raises(ChitaError, match=naming("min_accuracy", slip)):
-            prune(tiny(), data, min_accuracy=slip)
+            prune(tiny(), data, min_accuracy=slip, recover=False)
 
 
 def test_a_floor_on_the_way_to_a_pattern_is_told(caplog: pytest.LogCaptureFixture) -> None:
     trained = tiny()
     fit(trained, points(40))
     limits: dict[str, Any] = {"exclude": "0.*", "max_loss_increase": 0.03, "stages": 3}
-    result = prune(trained, cut(points(40), 8), sparsity="1:4", ridge=1e3, **limits)
+    result = prune(
+        trained, cut(points(40), 8), sparsity="1:4", ridge=1e3, **{"recover": False, **limits}
+    )
     assert 0 < result.sparsity < 0.75
     assert says(caplog.text, "1:4")
 
@@ -179,5 +183,11 @@ def test_a_network_without_classes_is_refused_before_any_gradient() -> None:
         return functional.binary_cross_entropy_with_logits(outputs, targets)
 
     with pytest.raises(ChitaError, match=naming("min_accuracy", "(8, 1)")):
-        prune(model, cut((x, (t[:, None] > 0).double()), 8), loss=binary, min_accuracy=50.0)
+        prune(
+            model,
+            cut((x, (t[:, None] > 0).double()), 8),
+            loss=binary,
+            min_accuracy=50.0,
+            recover=False,
+        )
     assert sum(watch.with_gradients) == 1  # a mini-batch, to find what gradients reach

@@ -65,7 +65,7 @@ def test_in_the_forward_pass(ridge: Any) -> None:
     model = network()
     run = Undisturbed(model)
     model.register_forward_pre_hook(lambda *_: run.moment())
-    chita.prune(model, batches, ridge=ridge, **KEYWORDS)
+    chita.prune(model, batches, ridge=ridge, **{"recover": False, **KEYWORDS})
     # At last the network is measured, if samples are held out, and multiply-adds are counted.
     after = 2 if ridge == "auto" else 1
     finished = [*run.moments[:-after], *[Weights(model).vector()] * after]
@@ -80,7 +80,7 @@ def test_in_the_forward_pass(ridge: Any) -> None:
 
         model[2].register_forward_pre_hook(interrupt)
         with pytest.raises(KeyboardInterrupt):
-            chita.prune(model, batches, ridge=ridge, **KEYWORDS)
+            chita.prune(model, batches, ridge=ridge, **{"recover": False, **KEYWORDS})
         check(model, finished[t])
 
 
@@ -106,7 +106,7 @@ def test_in_the_loss(ridge: Any, failure: type[BaseException]) -> None:
             assert value.item() < 100
             return value
 
-    chita.prune(model, batches, loss=Loss(), ridge=ridge, **KEYWORDS)
+    chita.prune(model, batches, loss=Loss(), ridge=ridge, **{"recover": False, **KEYWORDS})
     # At last the network is measured: two mini-batches, after torch has failed to vectorise them.
     after = 3 if ridge == "auto" else 0
     finished = run.moments[: len(run.moments) - after] + [Weights(model).vector()] * after
@@ -114,7 +114,7 @@ def test_in_the_loss(ridge: Any, failure: type[BaseException]) -> None:
         model, loss = network(), Loss()
         loss.left = t
         with pytest.raises(failure):
-            chita.prune(model, batches, loss=loss, ridge=ridge, **KEYWORDS)
+            chita.prune(model, batches, loss=loss, ridge=ridge, **{"recover": False, **KEYWORDS})
         check(model, finished[t])
 
 
@@ -140,7 +140,7 @@ def test_while_weights_are_written(
     with monkeypatch.context() as patched:
         patched.setattr(Weights, "replace", noting_replace)
         patched.setattr(Weights, "assign", noting_assign)
-        chita.prune(network(), batches, ridge=ridge, method=method, **STAGES)
+        chita.prune(network(), batches, ridge=ridge, method=method, **{"recover": False, **STAGES})
     assert len(finished) >= 4
     assert not torch.equal(finished[0], finished[-1])
 
@@ -159,7 +159,7 @@ def test_while_weights_are_written(
         model = network()
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(Weights, "assign", half)
-            chita.prune(model, batches, ridge=ridge, method=method, **STAGES)
+            chita.prune(model, batches, ridge=ridge, method=method, **{"recover": False, **STAGES})
         check(model, finished[t])
 
 
@@ -176,5 +176,7 @@ def test_a_copy_is_all_that_is_lost() -> None:
         return functional.cross_entropy(outputs, targets)
 
     with pytest.raises(KeyboardInterrupt):
-        chita.prune(model, [points(24)], loss=interrupt, inplace=False, **KEYWORDS)
+        chita.prune(
+            model, [points(24)], loss=interrupt, inplace=False, **{"recover": False, **KEYWORDS}
+        )
     check(model, before)

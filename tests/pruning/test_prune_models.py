@@ -21,7 +21,9 @@ from tests.support.pruning import Again, cut, numbers, points, seeded, tiny
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
     defaults = {"sparsity": 0.75, "batch": 2, "ridge": 0.01, "progress": False, "stages": 3}
-    return chita.prune(model, batches, **{"method": "chita++", **defaults, **keywords})
+    return chita.prune(
+        model, batches, **{"method": "chita++", **defaults, **keywords}, recover=False
+    )
 
 
 def single_stage(model: nn.Module, pair: tuple[Tensor, Tensor], **keywords: Any) -> PruneResult:
@@ -216,5 +218,7 @@ def test_batches_of_different_lengths() -> None:
         for length in (2, 3, 4, 5, 6)
     ]
     model = LastStep()
-    result = chita.prune(model, batches, sparsity=0.5, stages=2, batch=4, progress=False)
+    result = chita.prune(
+        model, batches, sparsity=0.5, stages=2, batch=4, progress=False, recover=False
+    )
     assert result.nonzeros == 12

@@ -58,7 +58,7 @@ def images() -> list[tuple[Tensor, Tensor]]:
 def pruned(name: str, **more: Any) -> tuple[Tensor, list[float], float]:
     model = network()
     arguments = {"samples": 61, "batch": 2, "sparsity": 0.8, "progress": False, **RUNS[name]}
-    result = chita.prune(model, images(), **arguments, **more)
+    result = chita.prune(model, images(), **arguments, **{"recover": False, **more})
     w = torch.cat([p.detach().flatten() for p in model.parameters()])
     return w, [row.objective or 0.0 for row in result.stages], result.sparsity
 
@@ -78,18 +78,22 @@ def all_runs(rank: int, names: list[str], folder: str) -> Any:
     with pytest.raises(ChitaError, match=naming("m-fac", "ranks")):
         chita.prune(network(), images(), sparsity=0.5, method="m-fac", samples=10, batch=1)
     with pytest.raises(ChitaError, match=naming("ranks", re.compile("limits|allocation"))):
-        chita.prune(network(), images(), sparsity=0.5, allocation="erk", samples=10, batch=1)
+        chita.prune(
+            network(), images(), sparsity=0.5, allocation="erk", samples=10, batch=1, recover=False
+        )
     with pytest.raises(ChitaError, match=naming("ranks", re.compile(r"\bn\b.*10.*|arguments"))):
-        chita.prune(network(), images()[rank:], sparsity=0.5, batch=1, ridge=0.1)
+        chita.prune(network(), images()[rank:], sparsity=0.5, batch=1, ridge=0.1, recover=False)
     with pytest.raises(
         ChitaError, match=naming("ranks", re.compile(r"sparsity.*0\.5.*0\.6|arguments"))
     ):
-        chita.prune(network(), images(), sparsity=0.5 + rank / 10, samples=10, batch=1)
+        chita.prune(
+            network(), images(), sparsity=0.5 + rank / 10, samples=10, batch=1, recover=False
+        )
     with pytest.raises(ChitaError, match=naming("ranks", re.compile("weights|arguments"))):
         model = network()
         with torch.no_grad():
             model[0].weight += rank
-        chita.prune(model, images(), sparsity=0.5, samples=10, batch=1)
+        chita.prune(model, images(), sparsity=0.5, samples=10, batch=1, recover=False)
     return found
 
 

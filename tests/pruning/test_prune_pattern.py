@@ -60,7 +60,7 @@ def groups_of(name: str, mask: Tensor, m: int) -> Tensor:
 
 def prune(model: nn.Module, batches: Pairs, **arguments: Any) -> PruneResult:
     defaults = {"include": "*.weight", "samples": 20, "batch": 2, "ridge": 1e-3, "progress": False}
-    return chita.prune(model, batches, **{**defaults, **arguments})
+    return chita.prune(model, batches, **{**defaults, **arguments}, recover=False)
 
 
 @pytest.mark.slow

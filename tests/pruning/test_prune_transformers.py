@@ -68,7 +68,7 @@ def inputs_of(kind: str, samples: int = 20) -> dict[str, Tensor]:
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
     defaults = {"sparsity": 0.5, "stages": 2, "batch": 2, "ridge": 0.01, "method": "chita++"}
-    return chita.prune(model, batches, progress=False, **{**defaults, **keywords})
+    return chita.prune(model, batches, progress=False, **{**defaults, **keywords}, recover=False)
 
 
 def by_hand(values: list[Tensor], weights: Weights) -> Tensor:

@@ -36,6 +36,11 @@ STORED: dict[str, Any] = {
     "accuracy": None,
     "dead": 0,
     "why": "",
+    "mask_loss": None,
+    "solved_loss": 0.7,
+    "recovery_steps": 40,
+    "recovery_seconds": 0.5,
+    "recovered": True,
     "candidates": [{"metric": "lamp", "block_size": None, "ridge": 0.1, "loss": 0.5}],
 }
 

@@ -37,15 +37,15 @@ def check_resumes(
         keywords: for prune.
     """
     truth, model, found = tiny(), tiny(), []
-    expected = prune(truth, batches(), None, **keywords)
+    expected = prune(truth, batches(), None, **{"recover": False, **keywords})
     for moment in moments:
         model = tiny()
         interrupt_at(model, moment)
         with pytest.raises(KeyboardInterrupt):
-            prune(model, batches(), folder, resume=True, **keywords)
+            prune(model, batches(), folder, resume=True, **{"recover": False, **keywords})
         found.append(StageFile.done(folder))
     model = tiny()
-    result = prune(model, batches(), folder, resume=True, **keywords)
+    result = prune(model, batches(), folder, resume=True, **{"recover": False, **keywords})
     assert same(snapshot(model), snapshot(truth))
     assert untimed(result) == untimed(expected)
     assert same(result.masks, expected.masks)
@@ -113,7 +113,7 @@ def test_data_of_other_kinds(batches: Any, method: str, tmp_path: Path) -> None:
 def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped while weights are written."""
     batches, truth, model = cut(points(24), 7), tiny(), tiny()
-    prune(truth, batches, None, method=method)
+    prune(truth, batches, None, method=method, recover=False)
     with monkeypatch.context() as patched:
         replace, left = Weights.replace, 3
 
@@ -126,10 +126,10 @@ def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
         patched.setattr(Weights, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            prune(model, batches, tmp_path, method=method)
+            prune(model, batches, tmp_path, method=method, recover=False)
     assert StageFile.done(tmp_path) == (2, STAGES)
     model = tiny()
-    prune(model, batches, tmp_path, method=method, resume=True)
+    prune(model, batches, tmp_path, method=method, resume=True, recover=False)
     assert same(snapshot(model), snapshot(truth))
 
 
@@ -137,21 +137,21 @@ def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_weights_of_other_types(dtype: torch.dtype, tmp_path: Path) -> None:
     batches = [(x.to(dtype), t) for x, t in cut(points(24), 7)]
     truth, model = tiny().to(dtype), tiny().to(dtype)
-    prune(truth, batches, None)
+    prune(truth, batches, None, recover=False)
     interrupt_at(model, 12)
     with pytest.raises(KeyboardInterrupt):
-        prune(model, batches, tmp_path)
+        prune(model, batches, tmp_path, recover=False)
     assert StageFile.done(tmp_path) not in (None, (STAGES, STAGES))
     model = tiny().to(dtype)
-    prune(model, batches, tmp_path, resume=True)
+    prune(model, batches, tmp_path, resume=True, recover=False)
     assert same(snapshot(model), snapshot(truth))
 
 
 def test_a_finished_run_ends_at_once(tmp_path: Path) -> None:
     model, again = tiny(), tiny()
-    first = prune(model, [points(24)], tmp_path)
+    first = prune(model, [points(24)], tmp_path, recover=False)
     watch = Watch(again)
-    second = prune(again, [points(24)], tmp_path, resume=True)
+    second = prune(again, [points(24)], tmp_path, resume=True, recover=False)
     # A mini-batch that finds which weights gradients reach, and a sample to count multiply-adds.
     assert watch.with_gradients == [True, False]
     assert same(snapshot(again), snapshot(model))
@@ -163,6 +163,6 @@ def test_a_finished_run_ends_at_once(tmp_path: Path) -> None:
 
 def test_nothing_to_go_on_with_is_a_start(tmp_path: Path) -> None:
     model, truth = tiny(), tiny()
-    prune(model, [points(24)], tmp_path / "new" / "folder", resume=True)
-    prune(truth, [points(24)], None)
+    prune(model, [points(24)], tmp_path / "new" / "folder", resume=True, recover=False)
+    prune(truth, [points(24)], None, recover=False)
     assert same(snapshot(model), snapshot(truth))

@@ -42,7 +42,7 @@ def interrupted(folder: Path, batches: Any, **keywords: Any) -> Watch:
     watch = Watch(model)
     interrupt_at(model, passes(batches, **keywords) // 2)
     with pytest.raises(KeyboardInterrupt):
-        prune(model, batches, folder, **keywords)
+        prune(model, batches, folder, **{"recover": False, **keywords})
     done = StageFile.done(folder)
     assert done is not None and 0 < done[0] < STAGES
     return watch
@@ -52,7 +52,10 @@ def resumed(folder: Path, batches: Any, **keywords: Any) -> Watch:
     """What the rest of a run saw, but for the sample that multiply-adds are counted with."""
     model = tiny()
     watch = Watch(model)
-    assert len(prune(model, batches, folder, resume=True, **keywords).stages) == STAGES
+    assert (
+        len(prune(model, batches, folder, resume=True, **{"recover": False, **keywords}).stages)
+        == STAGES
+    )
     del watch.inputs[-1], watch.with_gradients[-1]
     return watch
 
@@ -80,7 +83,13 @@ def test_other_data_in_a_loader_are_refused(tmp_path: Path) -> None:
     """Their order may differ, so that only the rule that holds them out tells."""
     interrupted(tmp_path, shuffling(points(41), 1), **KEYWORDS)
     with pytest.raises(ChitaError, match=naming("stage.safetensors", "held-out samples")):
-        prune(tiny(), shuffling(points(41, seed=1), 1), tmp_path, resume=True, **KEYWORDS)
+        prune(
+            tiny(),
+            shuffling(points(41, seed=1), 1),
+            tmp_path,
+            resume=True,
+            **{"recover": False, **KEYWORDS},
+        )
 
 
 def test_a_loader_that_draws_some_of_its_samples_is_refused(tmp_path: Path) -> None:
@@ -92,7 +101,7 @@ def test_a_loader_that_draws_some_of_its_samples_is_refused(tmp_path: Path) -> N
 
     interrupted(tmp_path, drawing(1), **KEYWORDS)
     with pytest.raises(ChitaError, match=naming("stage.safetensors", "held-out samples")):
-        prune(tiny(), drawing(2), tmp_path, resume=True, **KEYWORDS)
+        prune(tiny(), drawing(2), tmp_path, resume=True, **{"recover": False, **KEYWORDS})
 
 
 def test_augmented_samples_need_others_that_are_held_out(tmp_path: Path) -> None:
@@ -103,7 +112,13 @@ def test_augmented_samples_need_others_that_are_held_out(tmp_path: Path) -> None
     with torch.random.fork_rng():
         interrupted(tmp_path / "kept", augmenting(1), **KEYWORDS)
         with pytest.raises(ChitaError, match=naming("stage.safetensors", "data")):
-            prune(tiny(), augmenting(2), tmp_path / "kept", resume=True, **KEYWORDS)
+            prune(
+                tiny(),
+                augmenting(2),
+                tmp_path / "kept",
+                resume=True,
+                **{"recover": False, **KEYWORDS},
+            )
         interrupted(tmp_path / "new", augmenting(1), held_out=held_out, **KEYWORDS)
         watch = resumed(tmp_path / "new", augmenting(2), held_out=held_out, **KEYWORDS)
     assert seen(watch, False) == {float(x) for pair in held_out for x in pair[0][:, 0]}
@@ -113,4 +128,11 @@ def test_other_held_out_samples_are_refused(tmp_path: Path) -> None:
     data = shuffling(points(41), 1)
     interrupted(tmp_path, data, held_out=[points(12, seed=3)], **KEYWORDS)
     with pytest.raises(ChitaError, match=naming("stage.safetensors", "held-out samples")):
-        prune(tiny(), data, tmp_path, resume=True, held_out=[points(12, seed=4)], **KEYWORDS)
+        prune(
+            tiny(),
+            data,
+            tmp_path,
+            resume=True,
+            held_out=[points(12, seed=4)],
+            **{"recover": False, **KEYWORDS},
+        )

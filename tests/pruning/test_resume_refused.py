@@ -25,7 +25,7 @@ def unfinished(folder: Path, **keywords: Any) -> None:
     model, batches = tiny(), [points(24)]
     interrupt_at(model, 2 * passes(batches, **keywords) // STAGES + 1)
     with pytest.raises(KeyboardInterrupt):
-        prune(model, batches, folder, **keywords)
+        prune(model, batches, folder, **{"recover": False, **keywords})
     assert StageFile.done(folder) == (2, STAGES)
 
 
@@ -34,17 +34,17 @@ def test_an_unfinished_run_is_not_given_up(tmp_path: Path) -> None:
     with pytest.raises(
         ChitaError, match=naming("stage 2", 5, re.compile("resume"), StageFile.file)
     ):
-        prune(tiny(), [points(24)], tmp_path)
+        prune(tiny(), [points(24)], tmp_path, recover=False)
     assert StageFile.done(tmp_path) == (2, STAGES)
 
 
 def test_a_finished_run_makes_way(tmp_path: Path) -> None:
     """Before the first stage is done: what is found after that is of the new run."""
-    prune(tiny(), [points(24)], tmp_path)
+    prune(tiny(), [points(24)], tmp_path, recover=False)
     model = tiny()
     interrupt_at(model, 1)
     with pytest.raises(KeyboardInterrupt):
-        prune(model, [points(24)], tmp_path, seed=1)
+        prune(model, [points(24)], tmp_path, seed=1, recover=False)
     assert StageFile.done(tmp_path) is None
 
 
@@ -68,7 +68,7 @@ def test_other_arguments_are_refused(other: dict[str, Any], message: str, tmp_pa
     unfinished(tmp_path)
     model = tiny()
     with pytest.raises(ChitaError, match=message):
-        prune(model, [points(24)], tmp_path, resume=True, **other)
+        prune(model, [points(24)], tmp_path, resume=True, **{"recover": False, **other})
     assert same(snapshot(model), snapshot(tiny()))
 
 
@@ -78,15 +78,22 @@ def test_another_model_or_other_data_are_refused(tmp_path: Path) -> None:
     nn.init.ones_(biased[2].bias)
     for model in (tiny(seed=1), biased):
         with pytest.raises(ChitaError, match=naming(StageFile.file, "model")):
-            prune(model, [points(24)], tmp_path, resume=True)
+            prune(model, [points(24)], tmp_path, resume=True, recover=False)
     with pytest.raises(ChitaError, match=naming(StageFile.file, "data")):
-        prune(tiny(), [points(24, seed=1)], tmp_path, resume=True)
+        prune(tiny(), [points(24, seed=1)], tmp_path, resume=True, recover=False)
 
 
 def test_the_same_may_be_written_otherwise(tmp_path: Path) -> None:
     unfinished(tmp_path, include=["0.weight", "2.weight"])
     keywords = {"include": ("0.weight", "2.weight"), "stages": np.int64(5), "seed": np.uint8(0)}
-    assert len(prune(tiny(), [points(24)], tmp_path, resume=True, **keywords).stages) == STAGES
+    assert (
+        len(
+            prune(
+                tiny(), [points(24)], tmp_path, resume=True, **{"recover": False, **keywords}
+            ).stages
+        )
+        == STAGES
+    )
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -104,16 +111,16 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
         )
     before = path.read_bytes()
     with pytest.raises(ChitaError, match=naming(StageFile.file, re.compile("damaged|corrupt"))):
-        prune(tiny(), [points(24)], tmp_path, resume=resume)
+        prune(tiny(), [points(24)], tmp_path, resume=resume, recover=False)
     assert path.read_bytes() == before
 
 
 def test_a_folder_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("resume=True", "checkpoints")):
-        prune(tiny(), [points(24)], None, resume=True)
+        prune(tiny(), [points(24)], None, resume=True, recover=False)
     (tmp_path / "file").touch()
     with pytest.raises(ChitaError, match=naming(str(tmp_path / "file"))):
-        prune(tiny(), [points(24)], tmp_path / "file")
+        prune(tiny(), [points(24)], tmp_path / "file", recover=False)
 
 
 def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -123,6 +130,6 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
     scratch.mkdir()
     (scratch / StageFile.file).write_bytes(b"half")
     with caplog.at_level(logging.INFO, logger="chita"):
-        prune(tiny(), [points(24)], str(tmp_path), resume=True)  # type: ignore[arg-type]
+        prune(tiny(), [points(24)], str(tmp_path), resume=True, recover=False)  # type: ignore[arg-type]
     assert says(caplog.text, "stage 2", 5)
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]

@@ -23,7 +23,7 @@ P = 72
 
 def supports(**arguments: Any) -> Supports:
     model = network()
-    config = PruneConfig(**{"sparsity": 0.5, **arguments})
+    config = PruneConfig(**{"sparsity": 0.5, **arguments}, recover=False)
     return Supports(model, choose_weights(model, config), config)
 
 
@@ -81,10 +81,12 @@ def test_a_pattern_has_groups_and_units() -> None:
 )
 def test_a_floor_is_searched_for_as_far_as_limits_allow(limits: dict[str, Any], kept: int) -> None:
     model = network()
-    config = PruneConfig(sparsity=0.99, max_loss_increase=0.1, **limits)
+    config = PruneConfig(sparsity=0.99, max_loss_increase=0.1, **limits, recover=False)
     weights = choose_weights(model, config)
     found = within_limits(config, weights)
     assert Supports(model, weights, found).kept(found.sparsity) == kept
     assert found.sparsity == 0.99 or kept > 0
-    lower = PruneConfig(sparsity=0.0, max_loss_increase=0.1, at_most={"0.weight": 0.5})
+    lower = PruneConfig(
+        sparsity=0.0, max_loss_increase=0.1, at_most={"0.weight": 0.5}, recover=False
+    )
     assert within_limits(lower, choose_weights(model, lower)) is lower

@@ -18,9 +18,11 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_bar_on_standard_error_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(2, show=True) as advance:
-        advance(0.5)
-        advance(0.875)
+    with stage_bar(show=True) as bar:
+        bar.begin(2)
+        bar.advance()
+        bar.describe("pruning, 87.5% sparse")
+        bar.advance()
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "87.5% sparse" in captured.err
@@ -32,8 +34,9 @@ def test_nothing_where_there_is_no_terminal(
 ) -> None:
     for variable in ("FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(variable, raising=False)
-    with stage_bar(2, show=True) as advance:
-        advance(0.5)
+    with stage_bar(show=True) as bar:
+        bar.begin(2)
+        bar.advance()
     with step_bar("reading") as update:
         update(1, 2)
     assert capsys.readouterr() == ("", "")
@@ -41,15 +44,25 @@ def test_nothing_where_there_is_no_terminal(
 
 @pytest.mark.usefixtures("terminal")
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_bar(2, show=False) as advance:
-        advance(0.5)
+    with stage_bar(show=False) as bar:
+        bar.begin(2)
+        bar.advance()
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("progress", [True, False])
 def test_pruning_shows_its_stages(progress: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    chita.prune(tiny(), [points(24)], sparsity=0.9, batch=2, ridge=0.1, stages=3, progress=progress)
+    chita.prune(
+        tiny(),
+        [points(24)],
+        sparsity=0.9,
+        batch=2,
+        ridge=0.1,
+        stages=3,
+        progress=progress,
+        recover=False,
+    )
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("3/3" in captured.err and "90.0% sparse" in captured.err) == progress

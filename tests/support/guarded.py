@@ -18,12 +18,14 @@ Data = tuple[Tensor, Tensor]
 
 
 def prune(model: nn.Module, batches: Any, **keywords: Any) -> PruneResult:
-    return chita.prune(model, batches, **{"stages": 5, "progress": False, **keywords})
+    return chita.prune(
+        model, batches, **{"stages": 5, "progress": False, "recover": False, **keywords}
+    )
 
 
 def held_out_parts(batches: Any, **keywords: Any) -> tuple[Data, Data]:
     """The pairs that a run with these arguments chooses by, and those that it measures on."""
-    config = PruneConfig(**{"sparsity": 0.5, "method": "auto", **keywords})
+    config = PruneConfig(**{"sparsity": 0.5, "method": "auto", "recover": False, **keywords})
     found = divide_samples(SampleStream(batches, config.seed), config)
     inputs, targets = (
         [

@@ -99,7 +99,7 @@ def prune_quietly(model: nn.Module, batches: Any, **keywords: Any) -> PruneResul
     arguments = {"method": "chita++", **defaults, **keywords}
     if arguments["method"] in STAGED:
         arguments.setdefault("stages", 4)
-    return chita.prune(model, batches, **arguments)
+    return chita.prune(model, batches, **{"recover": False, **arguments})
 
 
 class Watch:

@@ -20,10 +20,8 @@ from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss
 from chita.model.sample_stream import SampleStream
 from chita.pruning.config import PruneConfig
-from chita.pruning.options import BATCH
 from chita.pruning.stage_policy import StagePolicy, policy_for
 
-MOST_SAMPLES = 1000  # the rows of A by default: the paper's n
 CHOICE_SHARE = 0.15  # the largest fraction of the data to choose by
 MEASURE_SHARE = 0.1  # the largest fraction to measure on, up to the number of samples to choose by
 FLOOR_SHARE = 0.2  # with a floor, which must hold by a standard error
@@ -78,7 +76,7 @@ def calibrate(
             f"held_out is not used with method={config.method!r} and ridge={config.ridge!r}; omit "
             "it, or give ridge='auto'"
         )
-    if not config.resolve_method().curvature.reads_samples:
+    if not (config.recovers or config.resolve_method().curvature.reads_samples):
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
     if config.loss is None:
         stream = SampleStream(batches, config.seed)
@@ -107,15 +105,15 @@ def divide_samples(
         ChitaError: there are too few samples.
     """
     policy = policy_for(config)
-    wanted = config.samples or MOST_SAMPLES
+    wanted = config.samples or policy.rows
     share = CHOICE_SHARE + _measure_share(config) if other is None else 0.0
-    batch = config.batch or BATCH
+    batch = config.batch or policy.batch
     if config.batch is None and policy.adapts_batch:
         batch = _pick_batch(stream, wanted, policy, share)
     choice = policy.samples_to_choose_by(wanted * batch)
     if other is not None:
         return _with_other(stream, other, batch, choice, config)
-    have = stream.count(wanted * batch + 2 * choice)
+    have = stream.count(max(wanted * batch + 2 * choice, _enough_to_train(choice, config)))
     needed = (config.samples or 1) * batch
     held, measured = _counts(have, wanted * batch, needed, choice, config)
     if held < min(choice, 1) or (config.floor is not None and not measured):
@@ -126,9 +124,8 @@ def divide_samples(
     measuring: list[Batch] = []
     if held:
         pieces = at_once // batch * batch  # whole mini-batches, whose losses are compared
-        choosing, measuring = stream.hold_out(
-            (held, measured), pieces, rest=rows * batch, unit=batch
-        )
+        rest = have - held - measured if config.recovers else rows * batch
+        choosing, measuring = stream.hold_out((held, measured), pieces, rest=rest, unit=batch)
         if not choosing or (config.floor is not None and not measuring):
             raise ChitaError(
                 f"batches contain {have} samples of equal content: none can be held out for "
@@ -155,10 +152,15 @@ def _counts(
         choice: the samples to choose by, or to measure on, at most.
         config: the options of the run.
     """
-    to_spare = have - wanted  # no row uses these
+    to_spare = 0 if config.recovers else have - wanted  # neither rows nor training use these
     held = min(choice, max(math.ceil(have * CHOICE_SHARE), to_spare // 2), have - needed)
     measured = max(int(have * _measure_share(config)), to_spare - held)
     return held, min(choice, measured, have - needed - held)
+
+
+def _enough_to_train(choice: int, config: PruneConfig) -> int:
+    """Return the samples of which the shares to choose by and to measure on are `choice`."""
+    return math.ceil(choice / min(CHOICE_SHARE, MEASURE_SHARE)) if config.recovers else 0
 
 
 def _measure_share(config: PruneConfig) -> float:
@@ -178,7 +180,7 @@ def _with_other(
     pieces = at_once // batch * batch
     choosing, measuring = other.hold_out((held, have - held), pieces, rest=0, unit=batch)
     stream.exclude([*choosing, *measuring], unit=batch)
-    wanted = config.samples or MOST_SAMPLES
+    wanted = config.samples or policy_for(config).rows
     rows = stream.count(wanted * batch) // batch
     if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):
         raise ChitaError(
@@ -215,7 +217,7 @@ def _samples(count: int) -> str:
 
 
 def _pick_batch(stream: SampleStream, wanted: int, policy: StagePolicy, held: float) -> int:
-    """Return m: 16 if there are enough samples for the rows wanted, and fewer otherwise.
+    """Return m: the default if there are enough samples for the rows wanted, and fewer otherwise.
 
     Every stage uses all samples, if necessary in fewer rows, unless the number of rows is given.
 
@@ -225,8 +227,8 @@ def _pick_batch(stream: SampleStream, wanted: int, policy: StagePolicy, held: fl
         policy: the policy of the run.
         held: the fraction of the samples that is held out if there are few.
     """
-    most = wanted * BATCH
+    most = wanted * policy.batch
     have = stream.count(most + 2 * policy.samples_to_choose_by(most))
     in_a_row = have * (1 - held) / wanted
     batch = math.ceil(in_a_row) if policy.config.samples is None else int(in_a_row)
-    return min(max(batch, 1), BATCH)
+    return min(max(batch, 1), policy.batch)

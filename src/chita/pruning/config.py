@@ -14,7 +14,7 @@ from chita.pruning.allocation import GLOBAL
 from chita.pruning.floor import Floor, highest_sparsity
 from chita.pruning.option_declaration import add_options, check_names, check_values, options_of
 from chita.pruning.option_text import AUTO
-from chita.pruning.options import PruneOptions
+from chita.pruning.options import BALANCED, PruneOptions
 from chita.pruning.schedule import sparsities
 from chita.solver.constraints.pattern import NM, Pattern, parse_pattern, read_sparsity
 from chita.solver.matrix.memory import parse_bytes
@@ -46,6 +46,7 @@ class PruneConfig(PruneOptions):
                 "strict=True requires a pattern, such as pattern='2:4' or pattern='4x1'; give a "
                 "pattern, or leave out strict"
             )
+        self._check_budget()
         self._make_plain()
         self._check_sweeps()
         self.plan()
@@ -69,6 +70,13 @@ class PruneConfig(PruneOptions):
             raise ChitaError(
                 f"min_accuracy needs labels, which loss={self.loss!r} does not use; limit the "
                 "divergence from the dense network by max_loss_increase instead"
+            )
+
+    def _check_budget(self) -> None:
+        if self.budget != BALANCED and not self.recovers:
+            raise ChitaError(
+                f"budget={self.budget!r} limits the training of recover=True, which this run does "
+                "not have; leave it out"
             )
 
     def _limits_layers(self) -> bool:
@@ -142,7 +150,12 @@ class PruneConfig(PruneOptions):
         return Floor(self.max_loss_increase, self.min_accuracy)
 
     @property
-    def budget(self) -> int | None:
+    def recovers(self) -> bool:
+        """Whether every stage is followed by training: `recover`, or for the method auto."""
+        return self.method == AUTO if self.recover is None else self.recover
+
+    @property
+    def memory_bytes(self) -> int | None:
         """`memory` in bytes."""
         return None if self.memory is None else parse_bytes("memory", self.memory)
 

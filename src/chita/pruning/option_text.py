@@ -34,6 +34,14 @@ def read_ridge(flag: str, text: str) -> Ridge:
         raise ChitaError(f"{flag} must be 'auto' or a number, got {text!r}") from None
 
 
+def read_budget(flag: str, text: str) -> float | str:
+    """Read a number of seconds, or return the text."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def read_text(flag: str, text: Any) -> Any:
     """Return a text, or a list of texts, as it is."""
     return text

@@ -25,15 +25,25 @@ from chita.errors import (
 )
 from chita.methods import BUILT_IN, get_method
 from chita.pruning.allocation import GLOBAL, RULES
+from chita.pruning.budget import WHAT, parse_budget
 from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
-from chita.pruning.option_text import AUTO, read_ridge, read_shares, read_sparsity_text, read_text
+from chita.pruning.option_text import (
+    AUTO,
+    read_budget,
+    read_ridge,
+    read_shares,
+    read_sparsity_text,
+    read_text,
+)
 from chita.pruning.schedule import MESHES, check_sparsity
 from chita.pruning.stage_problem import METRICS
 from chita.solver.constraints.pattern import parse_pattern
 from chita.solver.matrix.memory import parse_bytes
 
 BATCH = 16  # m by default, as for the paper's MobileNetV1
-LOSSES = ("distill", "distill-mse")
+BALANCED = "balanced"
+DISTILL_MSE = "distill-mse"
+LOSSES = ("distill", DISTILL_MSE)
 STORAGE = ("float32", "bfloat16", "float16")
 
 share = must_be(is_share, "a number in [0, 1)")
@@ -83,9 +93,11 @@ class PruneOptions:
         f"Pruning method, one of {', '.join(BUILT_IN)}, or a registered one.",
         lambda _, value: get_method(value),
         panel="Method",
-        details="'auto' is CHITA++ that chooses what each stage does by the loss on held-out "
-        "samples. 'magnitude-uniform' applies magnitude pruning to each layer separately. Of "
-        "the methods that are not CHITA's, only 'woodtaylor' uses the first-order term.",
+        details="'auto' chooses a mask or a CHITA solve for each stage by the loss on held-out "
+        "samples, and trains after it; with recover=False it is CHITA++ that chooses the form of "
+        "each stage problem. 'magnitude-uniform' applies magnitude pruning to each layer "
+        "separately. Of the methods that are not CHITA's, only 'woodtaylor' uses the first-order "
+        "term.",
     )
     solver: str | None = option(
         None,
@@ -93,16 +105,35 @@ class PruneOptions:
         must_be(lambda value: isinstance(value, str), "the name of a solver"),
         panel="Method",
     )
+    recover: bool | None = option(
+        None,
+        "Train the remaining weights after every stage to give the outputs of the dense network, "
+        "without labels. By default the method auto does so, and the others do not.",
+        flag,
+        panel="Method",
+        details="All parameters that are not frozen are trained, on the calibration samples. "
+        "recover=False gives pruning without training, as the paper defines it.",
+    )
+    budget: float | str = option(
+        BALANCED,
+        f"How long a run with `recover` may take: {WHAT}.",
+        parse_budget,
+        panel="Resources",
+        details="The names limit the training steps as well as the time; 'N steps' limits only "
+        "these, so that the result does not depend on the speed of the machine.",
+        read=read_budget,
+    )
     samples: int | None = option(
         None,
-        "Rows n of A, one per mini-batch of gradients; by default all the data allow, up to 1000.",
+        "Rows n of A, one per mini-batch of gradients; by default all the data allow, up to 1000, "
+        "and up to 400 for the method auto with `recover` (128 or 1000 by the budget).",
         count,
         panel="Data",
     )
     batch: int | None = option(
         None,
         f"Number m of samples averaged into one row of A; {BATCH} by default, and fewer for "
-        "the method auto if there are few samples.",
+        "the method auto if there are few samples, or with `recover`.",
         count,
         panel="Data",
         details="The given batches are split or joined to this size.",
@@ -123,7 +154,8 @@ class PruneOptions:
     )
     stages: int | None = option(
         None,
-        "Number f of stages; by default 60 for auto (at most) and chita++, 1 for the others.",
+        "Number f of stages; by default 60 for auto (at most) and chita++, 1 for the others. With "
+        "`recover` the budget determines it: at most 16.",
         count,
         panel="Stages",
     )

@@ -33,6 +33,10 @@ def prune(
 ) -> PruneResult:
     """Set a share of a model's weights to zero and adjust the others to preserve its loss.
 
+    The default call trains: after each stage, it trains the remaining weights for some steps to
+    give the outputs of the dense model, on the calibration inputs and without labels. recover=False
+    prunes without training, as the paper defines it.
+
     Give the options as keywords, as a `PruneConfig`, or both: keywords override the configuration.
 
     The model changes only after a stage succeeds: an error or an interruption leaves it with the
@@ -40,8 +44,9 @@ def prune(
     this function with the same model and data. They share the work, and all return the result.
 
     The method "auto", which is the default, may also change biases and the statistics of batch norm
-    at the end, if that lowers the held-out loss; `PruneResult.repairs` lists these changes. Other
-    methods change only the prunable weights.
+    at the end, if that lowers the held-out loss; `PruneResult.repairs` lists these changes. With
+    `recover`, all parameters that require gradients and the statistics of batch norm are trained.
+    Other methods without `recover` change only the prunable weights.
 
     Args:
         model: A trained module. Pruning runs on its device.

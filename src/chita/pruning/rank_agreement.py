@@ -30,7 +30,11 @@ def agreed_ranks(
         ChitaError: the ranks cannot share A, or their options differ.
     """
     method, size = config.resolve_method(), ranks.size
-    if size == 1 or not method.curvature.uses_gradients:
+    if size == 1:
+        return ALONE
+    if not method.curvature.uses_gradients:
+        if config.recovers:  # the ranks share the batches of the training
+            _check_same(ranks, config, weights, n)
         return ALONE
     if not method.streams:
         raise ChitaError(
@@ -39,6 +43,14 @@ def agreed_ranks(
         )
     if not supports.any:
         raise ChitaError(NOT_SHARED.format(size))
+    _check_same(ranks, config, weights, n)
+    if n < size:
+        raise ChitaError(f"samples={n} rows are too few for {size} ranks")
+    return ranks
+
+
+def _check_same(ranks: Ranks, config: PruneConfig, weights: Weights, n: int) -> None:
+    """Raise a ChitaError if the options, the weights or the rows of A differ between the ranks."""
     found = fingerprint([("weights", weights.vector())])
     own = {**asdict(config), "n": n, "the fingerprint of the weights": found}
     first = ranks.from_first(lambda: own)
@@ -52,6 +64,3 @@ def agreed_ranks(
             f"the ranks differ: {'; '.join(differences) or 'another rank has other arguments'}; "
             "give all ranks the same arguments, weights and number of samples"
         )
-    if n < size:
-        raise ChitaError(f"samples={n} rows are too few for {size} ranks")
-    return ranks

@@ -14,7 +14,7 @@ from chita.model.counts import Counts, count
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import Measurement
-from chita.pruning.result_rows import LayerRow, RepairRow, Seconds, StageRow, json_safe
+from chita.pruning.result_rows import Gains, LayerRow, RepairRow, Seconds, StageRow, json_safe
 from chita.report.tables import as_text, counts_table, layer_table
 from chita.solver.matrix.memory import peak_memory_bytes
 
@@ -95,6 +95,7 @@ class PruneResult:
                 gradients=sum(row.gradient_seconds for row in stages),
                 solve=sum(row.solve_seconds for row in stages),
                 guard=sum(row.guard_seconds for row in stages),
+                recovery=sum(row.recovery_seconds for row in stages),
                 total=time.perf_counter() - began,
             ),
             peak_memory_bytes=peak_memory_bytes(weights.device),
@@ -115,6 +116,16 @@ class PruneResult:
     def sample_gradients(self) -> int:
         """The number of sample gradients that all stages computed; a sample counts every time."""
         return sum(row.sample_gradients for row in self.stages)
+
+    @property
+    def training_steps(self) -> int:
+        """The number of training steps of all stages."""
+        return sum(row.recovery_steps for row in self.stages)
+
+    @property
+    def gains(self) -> Gains | None:
+        """What the solves and the training gained; None without recovery."""
+        return Gains.of(self.stages)
 
     @property
     def weights(self) -> int:
@@ -152,6 +163,8 @@ class PruneResult:
             "nonzeros": self.nonzeros,
             "samples": self.samples,
             "sample_gradients": self.sample_gradients,
+            "training_steps": self.training_steps,
+            "gains": None if self.gains is None else asdict(self.gains),
             "held_out_loss": self.held_out_loss,
             "held_out_error": self.held_out_error,
             "objective": self.objective,

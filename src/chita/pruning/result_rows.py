@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -72,6 +72,11 @@ class StageRow:
         accuracy: in percent, on the samples of `held_out_loss`; computed for min_accuracy only.
         dead: the zero columns of A whose weights were removed first, in layers that have others.
         why: the choice in words.
+        mask_loss: with recovery, the loss of the mask alone, on the samples of `choice_loss`.
+        solved_loss: the loss of the solution, before the training.
+        recovery_steps: the training steps after the solution.
+        recovery_seconds: their time.
+        recovered: whether the training lowered the loss; otherwise it was undone.
         candidates: everything that was tried, with held-out losses. If there are many samples,
             these are losses on one half, and stages alternate between the halves.
     """
@@ -98,6 +103,11 @@ class StageRow:
     accuracy: float | None = None
     dead: int = 0
     why: str = ""
+    mask_loss: float | None = None
+    solved_loss: float | None = None
+    recovery_steps: int = 0
+    recovery_seconds: float = 0.0
+    recovered: bool = False
     candidates: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,6 +122,42 @@ class StageRow:
         own = {each.name for each in fields(cls)}
         values = {name: value for name, value in row.items() if name in own}
         return cls(**values, candidate=Candidate.from_dict(row))
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What the parts of a run with recovery gained: decreases of the held-out loss, in total.
+
+    The losses are those of the samples that guard the training.
+
+    Attributes:
+        solve: the decrease from the mask alone to the solution.
+        recovery: the decrease by the training.
+        solves: the stages whose weights a solve moved.
+        trainings: the stages whose training was kept.
+    """
+
+    solve: float
+    recovery: float
+    solves: int
+    trainings: int
+
+    @classmethod
+    def of(cls, stages: Sequence[StageRow]) -> Gains | None:
+        """Return the gains of the accepted stages; None without recovery."""
+        trained = [row for row in stages if row.accepted and row.recovery_steps]
+        if not trained:
+            return None
+        return cls(
+            solve=sum(_decrease(row.mask_loss, row.solved_loss) for row in trained),
+            recovery=sum(_decrease(row.solved_loss, row.choice_loss) for row in trained),
+            solves=sum(row.step > 0 and row.ridge is not None for row in trained),
+            trainings=sum(row.recovered for row in trained),
+        )
+
+
+def _decrease(before: float | None, after: float | None) -> float:
+    return 0.0 if before is None or after is None else before - after
 
 
 @dataclass(frozen=True)
@@ -142,4 +188,5 @@ class Seconds:
     gradients: float
     solve: float
     guard: float
+    recovery: float
     total: float

@@ -25,6 +25,7 @@ from chita.pruning.config import PruneConfig
 from chita.pruning.result_rows import StageRow
 
 _HEADER = "chita.stage"  # in the metadata of the file
+_OTHER = "other."  # the prefix of the names of other tensors
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class FinishedStages:
     Attributes:
         weights: the current weights, (p,), in the data type of the model.
         kept: the support of the last accepted stage, (p,) bool.
+        others: with recovery, all other parameters and buffers by name.
+        recovery: the plan of the training, if there is one.
         rows: a row for each stage.
         place: the position in the stream of samples.
         search: the state of the candidate search.
@@ -42,6 +45,8 @@ class FinishedStages:
 
     weights: Tensor
     kept: Tensor
+    others: dict[str, Tensor]
+    recovery: dict[str, Any] | None
     rows: list[StageRow]
     place: Place
     search: dict[str, Any]
@@ -93,11 +98,15 @@ class StageFile(ResumableRun[FinishedStages]):
     def read(cls, path: Path) -> StoredRun[FinishedStages]:
         with safetensors.safe_open(path, framework="pt") as file:
             header = json.loads(file.metadata()[_HEADER])
-            tensors = {name: file.get_tensor(name) for name in ("weights", "kept")}
-            if fingerprint(tensors.items()) != header["fingerprint"]:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            if fingerprint(sorted(tensors.items())) != header["fingerprint"]:
                 raise ValueError("the tensors are not those that were written")
+            weights, kept = tensors.pop("weights"), tensors.pop("kept")
             finished = FinishedStages(
-                **tensors,
+                weights=weights,
+                kept=kept,
+                others={name.removeprefix(_OTHER): value for name, value in tensors.items()},
+                recovery=header["recovery"],
                 rows=[StageRow.from_dict(row) for row in header["rows"]],
                 place=tuple(header["place"]),
                 search=header["guard"],
@@ -106,14 +115,19 @@ class StageFile(ResumableRun[FinishedStages]):
         return StoredRun(header["run"], header["stages"], finished)
 
     def write(self, finished: FinishedStages) -> None:
-        tensors = {"weights": finished.weights.cpu(), "kept": finished.kept.cpu()}
+        tensors = {
+            "weights": finished.weights.cpu(),
+            "kept": finished.kept.cpu(),
+            **{_OTHER + name: value.contiguous() for name, value in finished.others.items()},
+        }
         header = {
-            "fingerprint": fingerprint(tensors.items()),
+            "fingerprint": fingerprint(sorted(tensors.items())),
             "run": self.run,
             "stages": self.total,
             "rows": [row.to_dict() for row in finished.rows],
             "place": finished.place,
             "guard": finished.search,
+            "recovery": finished.recovery,
             "seconds": finished.seconds,
         }
         content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})

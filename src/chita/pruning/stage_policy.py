@@ -13,13 +13,18 @@ from typing import ClassVar
 
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.ridge import Choice
-from chita.pruning.auto.search import STEPS, CandidateSearch
+from chita.pruning.auto.search import STEPS, CandidateSearch, StageSearch
+from chita.pruning.auto.tournament import Tournament
+from chita.pruning.budget import parse_budget
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf
 from chita.pruning.option_text import AUTO
+from chita.pruning.options import BATCH
 from chita.pruning.schedule import StagePath
 from chita.pruning.stage_problem import Formulation
 
+ROWS = 1000  # of A by default: the paper's n
+RECOVERY_BATCH = 2  # m with recovery, which needs few gradients
 HELD_OUT = 1000  # the least samples to choose by, if the data have as many
 HELD_OUT_PART = 4  # samples in A for each one: with fewer to choose by, lambdas look alike
 # A search tries about eight candidates. The fraction keeps their time below that of the gradients,
@@ -53,6 +58,16 @@ class StagePolicy(ABC):
         """Return how many samples to hold out at most, given the samples in A."""
 
     @property
+    def rows(self) -> int:
+        """n, the rows of A by default."""
+        return ROWS
+
+    @property
+    def batch(self) -> int:
+        """m, the samples in a row by default."""
+        return BATCH
+
+    @property
     @abstractmethod
     def path(self) -> StagePath:
         """The sparsities of the stages."""
@@ -67,7 +82,7 @@ class StagePolicy(ABC):
         return CandidateSpace.of(self.config, n, p)
 
     @abstractmethod
-    def search(self, space: CandidateSpace) -> CandidateSearch:
+    def search(self, space: CandidateSpace) -> StageSearch:
         """Return the search that chooses among the candidates of each stage."""
 
     @abstractmethod
@@ -99,13 +114,22 @@ class FixedPolicy(StagePolicy):
 
     @property
     def held_out_for(self) -> str | None:
-        if self.config.metric == AUTO:
+        config = self.config
+        if config.metric == AUTO:
             return "metric='auto'"
-        return "ridge='auto'" if self.config.ridge == AUTO else None
+        if config.recovers:
+            return "recover=True"
+        return "ridge='auto'" if config.ridge == AUTO else None
+
+    @property
+    def batch(self) -> int:
+        return BATCH if self.config.resolve_method().curvature.reads_samples else 1
 
     def samples_to_choose_by(self, samples: int) -> int:
         if self.held_out_for is None:
             return 0
+        if not self.config.resolve_method().takes_ridge:
+            return HELD_OUT
         return max(HELD_OUT, samples // HELD_OUT_PART)
 
     @property
@@ -138,7 +162,7 @@ class SearchPolicy(StagePolicy):
     def path(self) -> StagePath:
         return self._path(None if self.config.schedule is None else self.config.plan())
 
-    def search(self, space: CandidateSpace) -> CandidateSearch:
+    def search(self, space: CandidateSpace) -> StageSearch:
         return CandidateSearch(space, self.formulation, ridge=self._given_ridge, steps=STEPS)
 
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
@@ -148,6 +172,29 @@ class SearchPolicy(StagePolicy):
         return held_out.losses_now().mean if held_out.halved else choice.held_out_loss
 
 
+class TournamentPolicy(SearchPolicy):
+    """Choose among masks and solves by what they are worth after training (auto with recovery)."""
+
+    @property
+    def rows(self) -> int:
+        return parse_budget("budget", self.config.budget).rows
+
+    @property
+    def batch(self) -> int:
+        return RECOVERY_BATCH
+
+    def samples_to_choose_by(self, samples: int) -> int:
+        return HELD_OUT
+
+    def search(self, space: CandidateSpace) -> Tournament:
+        return Tournament(space, self.formulation, ridge=self._given_ridge)
+
+    def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
+        return held_out.losses
+
+
 def policy_for(config: PruneConfig) -> StagePolicy:
     """Return the policy of the method."""
-    return SearchPolicy(config) if config.method == AUTO else FixedPolicy(config)
+    if config.method != AUTO:
+        return FixedPolicy(config)
+    return TournamentPolicy(config) if config.recovers else SearchPolicy(config)

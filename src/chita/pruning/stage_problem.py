@@ -88,6 +88,7 @@ OF_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
     "lamp": lamp,
 }
 METRICS = ("plain", "fisher", *OF_WEIGHTS)
+NEEDS_GRADIENTS = ("fisher",)  # metrics that depend on A
 
 
 def metric_scale(

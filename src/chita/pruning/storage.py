@@ -140,8 +140,8 @@ def check_store(
     if config.storage != "float32" and not streams:
         who = f"method {method.name!r}" if ranks.size == 1 else f"a run on {ranks.size} ranks"
         raise ChitaError(f"storage must be 'float32' for {who}, got {config.storage!r}")
-    if config.budget is None or not streams:
-        check_memory(method, layout, n, device, config.budget)
+    if config.memory_bytes is None or not streams:
+        check_memory(method, layout, n, device, config.memory_bytes)
 
 
 def fitting_memory(config: PruneConfig, p: int, n: int, device: torch.device) -> int | str | None:
@@ -188,13 +188,13 @@ def pick_store(
         device: the device on which A is computed.
     """
     dtype = None if config.storage == "float32" else getattr(torch, config.storage)
-    if config.budget is None or not method.streams:
+    if config.memory_bytes is None or not method.streams:
         return HeldTarget if dtype is None else partial(HalfTarget, dtype=dtype)
     work = plan_work(method, layout, formulations, n=n, kept=kept, device=device)
     work = replace(work, solves=solves * work.solves)
     if config.drops_dead and work.batch is not None:
         work = replace(work, solves=work.solves + 1)  # the pass that finds dead columns
-    return Planner(config.budget, work, dtype)
+    return Planner(config.memory_bytes, work, dtype)
 
 
 def plan_work(

@@ -19,9 +19,33 @@ from rich.progress import (
 )
 
 
+class StageBar:
+    """A bar over the stages of a run, or over their training steps.
+
+    Args:
+        progress: the bar of rich.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("pruning", total=None)
+
+    def begin(self, total: int) -> None:
+        """Set the number of units of work; until then the bar shows no estimate."""
+        self._progress.update(self._task, total=total)
+
+    def describe(self, text: str) -> None:
+        """Show what is being done."""
+        self._progress.update(self._task, description=text)
+
+    def advance(self, units: int = 1) -> None:
+        """Count finished units of work."""
+        self._progress.advance(self._task, units)
+
+
 @contextmanager
-def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
-    """Show a bar over the stages; yields a function to call after each with its sparsity."""
+def stage_bar(*, show: bool) -> Iterator[StageBar]:
+    """Show a bar over the work of a run."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -29,12 +53,7 @@ def stage_bar(stages: int, *, show: bool) -> Iterator[Callable[[float], None]]:
         TimeRemainingColumn(),
     )
     with _bar(*columns, show=show) as progress:
-        task = progress.add_task("pruning", total=stages)
-
-        def advance(sparsity: float) -> None:
-            progress.update(task, advance=1, description=f"pruning, {sparsity:.1%} sparse")
-
-        yield advance
+        yield StageBar(progress)
 
 
 @contextmanager

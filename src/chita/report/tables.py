@@ -78,6 +78,10 @@ class PrunedLike(Protocol):
         """The number of sample gradients that all stages computed."""
 
     @property
+    def training_steps(self) -> int:
+        """The number of training steps of all stages."""
+
+    @property
     def held_out_loss(self) -> float | None:
         """The loss on held-out samples, if there are any."""
 
@@ -104,11 +108,14 @@ def layer_table(result: PrunedLike) -> Table:
 
 
 def _effort(result: PrunedLike) -> str | None:
-    """Return the stages, the sample gradients and the held-out loss; None without gradients."""
-    if not result.sample_gradients:
+    """Return the stages, gradients, training steps and held-out loss; None without gradients."""
+    if not (result.sample_gradients or result.training_steps):
         return None
-    stages = "1 stage" if len(result.stages) == 1 else f"{len(result.stages)} stages"
-    effort = f"{stages}, {result.sample_gradients:,} sample gradients"
+    effort = "1 stage" if len(result.stages) == 1 else f"{len(result.stages)} stages"
+    if result.sample_gradients:
+        effort += f", {result.sample_gradients:,} sample gradients"
+    if result.training_steps:
+        effort += f", {result.training_steps:,} training steps"
     if result.held_out_loss is None:
         return effort
     loss, error = result.held_out_loss, result.held_out_error
@@ -160,6 +167,8 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         table.add_row("held-out loss", f"{record['held_out_loss']:.4g}{spread}")
     table.add_row("stages", f"{len(record['stages'])}")
     table.add_row("sample gradients", f"{record['sample_gradients']:,}")
+    if (gains := record.get("gains")) is not None:
+        _add_gains(table, record, gains)
     if objective is not None:
         table.add_row("objective", f"{objective:.4g}")
     if ridge is not None:
@@ -167,9 +176,23 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
     table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")
+    if record.get("training_steps"):
+        table.add_row("seconds for the training", f"{seconds['recovery']:.2f}")
     table.add_row("seconds in total", f"{seconds['total']:.2f}")
     table.add_row("peak memory", f"{record['peak_memory_bytes'] / 1e6:,.0f} MB")
     return table
+
+
+def _add_gains(table: Table, record: Mapping[str, Any], gains: Mapping[str, Any]) -> None:
+    """Add what the solves and the training gained."""
+    stages = len(record["stages"])
+    table.add_row("training steps", f"{record['training_steps']:,}")
+    for name, part, used in (
+        ("solves", "solve", "solves"),
+        ("training", "recovery", "trainings"),
+    ):
+        what = f"held-out loss gained by {name}, in {gains[used]} of {stages} stages"
+        table.add_row(what, f"{gains[part]:.4g}")
 
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:

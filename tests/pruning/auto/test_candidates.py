@@ -37,7 +37,7 @@ class ContinuationAxis(Axis):
 
 
 def space(n: int, p: int, **options: Any) -> CandidateSpace:
-    return CandidateSpace.of(PruneConfig(**{"sparsity": 0.5, **options}), n, p)
+    return CandidateSpace.of(PruneConfig(**{"sparsity": 0.5, **options}, recover=False), n, p)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,10 @@ def test_the_options_leave_candidates_open(
 def test_auto_tries_blocks_where_there_are_many_weights() -> None:
     """In a pattern they are solved one by one: only where all columns at once are too many."""
     few, many, most = 10_000, 200_000, 2_000_000
-    free, patterned = PruneConfig(0.5), PruneConfig(0.5, pattern="2:4")
+    free, patterned = (
+        PruneConfig(0.5, recover=False),
+        PruneConfig(0.5, pattern="2:4", recover=False),
+    )
     sizes = {
         (name, p): [size for size, _ in CandidateSpace.of(config, 1000, p).values[2]]
         for name, config in (("free", free), ("2:4", patterned))
@@ -103,14 +106,16 @@ def test_a_new_axis_needs_its_declaration_only(
     monkeypatch.setattr(candidates, "AXES", (*AXES, ContinuationAxis()))
     batches = cut(points(60), 10)
     options: dict[str, Any] = {"sparsity": 0.8, "stages": 6, "progress": False}
-    result = chita.prune(tiny(), batches, checkpoints=tmp_path, **options)
+    result = chita.prune(tiny(), batches, checkpoints=tmp_path, **{"recover": False, **options})
     record = result.to_dict()["stages"]
     tried = {trial["continuation"] for row in record for trial in row["candidates"]}
     assert tried == {0, 3}
     for row, stored in zip(result.stages, record, strict=True):
         assert row.candidate.to_dict().items() <= stored.items()
         assert f"continuation over {stored['continuation']} supports" in row.why
-    again = chita.prune(tiny(), batches, checkpoints=tmp_path, resume=True, **options)
+    again = chita.prune(
+        tiny(), batches, checkpoints=tmp_path, resume=True, **{"recover": False, **options}
+    )
     assert again.stages == result.stages
     for mask, same in zip(result.masks.values(), again.masks.values(), strict=True):
         assert torch.equal(mask, same)

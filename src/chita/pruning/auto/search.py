@@ -62,7 +62,9 @@ class StageChoice:
         """The choice in words; empty if there was no choice."""
         if not self.trials:
             return ""
-        what = f"{self.candidate}, lambda = {self.choice.ridge:.2g}"
+        what = str(self.candidate)
+        if self.choice.ridge:
+            what += f", lambda = {self.choice.ridge:.2g}"
         if self.step < 1:
             moved = f"{self.step:.0%} of the displacement"
             what += ", mask alone" if self.step == MASK else f", {moved}"
@@ -70,6 +72,30 @@ class StageChoice:
         alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
         loss = self.choice.held_out_loss
         return f"{what}: held-out loss {loss:.4g}, chosen among {len(self.trials)}{alone}"
+
+
+class StageSearch(Protocol):
+    """Chooses the solution of each stage of a run."""
+
+    def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
+        """Choose by held-out losses, of which there are two kinds."""
+
+    def only(self, problem: Solvable) -> StageChoice:
+        """Choose without held-out samples."""
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether the next choice depends on A."""
+
+    @property
+    def entrants(self) -> int:
+        """The candidates that are compared after some training; 0 if none is."""
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that the next stage depends on, ready for JSON."""
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from a result of `state`."""
 
 
 @dataclass(frozen=True)
@@ -128,21 +154,19 @@ class CandidateSearch:
         self._ridges: dict[Candidate, RidgeSearch] = {}
         self._turn = 0
 
-    def choose(
-        self, problem: Solvable, losses_of: LossesOf, screening_losses: LossesOf
-    ) -> StageChoice:
+    def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
         """Choose the best of this stage's candidates.
 
         Args:
             problem: the problem of the stage.
             losses_of: computes the losses on held-out samples.
-            screening_losses: computes the losses on fewer samples, for the first comparison.
+            other_losses: computes the losses on fewer samples, for the first comparison.
 
         Raises:
             ChitaError: the held-out loss is finite for no candidate.
         """
         if self._candidate is None:
-            self._candidate = self._screen(_Evaluator(problem, self._base, screening_losses))
+            self._candidate = self._screen(_Evaluator(problem, self._base, other_losses))
         evaluator = _Evaluator(problem, self._base, losses_of)
         candidate = self._candidate
         choice = self._solve(evaluator, candidate)
@@ -159,6 +183,16 @@ class CandidateSearch:
                 "the data must be finite, or the ridge larger"
             )
         return StageChoice(choice, candidate, step, evaluator.trials)
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether the next choice depends on A, as every solve does."""
+        return True
+
+    @property
+    def entrants(self) -> int:
+        """No candidate is trained."""
+        return 0
 
     def only(self, problem: Solvable) -> StageChoice:
         """Solve the first candidate, for runs without held-out samples."""

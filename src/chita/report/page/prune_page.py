@@ -97,6 +97,16 @@ def _stage_section(stages: Rows) -> Part:
             stages,
             {"loss": "calibration, before the stage", "held_out_loss": "held out, after it"},
         ),
+        _by_stage(
+            "What the mask, the solve and the training leave",
+            axis("held-out loss"),
+            stages if any(number(row, "recovery_steps") for row in stages) else [],
+            {
+                "mask_loss": "mask alone",
+                "solved_loss": "before the training",
+                "choice_loss": "after it",
+            },
+        ),
         _by_stage("Ridge of each stage", axis("lambda", log=True), stages, {"ridge": "lambda"}),
         _tried(stages),
         _by_stage(

@@ -1,0 +1,202 @@
+"""The tournament: choose the support and the update of a stage by what they are worth later.
+
+Entrants are masks, which keep the largest weights in some metric and move none, and CHITA solves.
+What has the lower loss right after pruning often ends worse, because the training that follows
+changes all weights. Entrants are therefore compared after the same few training steps, on held-out
+samples: all of them before the first stage, at sparsities where they matter, and then the champion
+with one challenger at each stage, in turn. A challenger becomes champion if its loss is lower by
+more than two standard errors. An entrant that has lost twice by as much takes no further part,
+unless the loss rises sharply: a mask that was best so far may remove a whole layer at the next
+stage. All entrants are then compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chita.errors import ChitaError
+from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
+from chita.pruning.auto.ridge import Choice, RidgeSearch
+from chita.pruning.auto.search import MASK, Solvable, StageChoice
+from chita.pruning.held_out import LossesOf
+from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
+from chita.solver.solve import Solution
+
+OUT = 2  # defeats after which an entrant takes no further part
+ALARM = 1.5  # all entrants are compared if the loss exceeds this multiple of the last stage's
+SOLVED = 1.0  # the whole displacement of a solve; MASK is the other value
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A way to choose the weights of a stage.
+
+    Attributes:
+        candidate: how the stage problem is posed.
+        step: MASK to keep the largest weights unchanged, or SOLVED.
+    """
+
+    candidate: Candidate
+    step: float
+
+    def needs_gradients(self, base: Formulation) -> bool:
+        """Return whether the entrant depends on A."""
+        return self.step == SOLVED or self.candidate.apply(base).metric in NEEDS_GRADIENTS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by key, ready for JSON."""
+        return {**self.candidate.to_dict(), "step": self.step}
+
+
+class Tournament:
+    """The choices of one run with recovery, stage by stage.
+
+    Args:
+        space: the candidates. Masks differ in the metric; the first candidate is solved, unless
+            A is too short to couple all columns.
+        base: the formulation that candidates are applied to.
+        ridge: the given lambda, or None to search for it.
+    """
+
+    def __init__(
+        self, space: CandidateSpace, base: Formulation, *, ridge: float | None = None
+    ) -> None:
+        first = space.first
+        self._entrants = [Entrant(c, MASK) for c in (first, *space.along(first, 0))]
+        if first.apply(base).block_size is None:
+            self._entrants.append(Entrant(first, SOLVED))
+        self._defeats = [0] * len(self._entrants)
+        self._champion, self._turn = 0, 0
+        self._last = math.inf  # the loss of the last stage's choice
+        self._base, self._ridge = base, ridge
+        self._ridges: dict[Candidate, RidgeSearch] = {}
+
+    @property
+    def entrants(self) -> int:
+        """The number of entrants."""
+        return len(self._entrants)
+
+    @property
+    def needs_gradients(self) -> bool:
+        """Whether an entrant depends on A; any of them may return after an alarm."""
+        return any(entrant.needs_gradients(self._base) for entrant in self._entrants)
+
+    def contest(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+        """Compare all entrants that take part; the best one becomes champion.
+
+        Args:
+            problem: the problem of a stage.
+            losses_of: computes the losses on held-out samples, which choose lambda.
+            worth: computes the losses after a few steps of training.
+
+        Returns:
+            A trial for each entrant.
+        """
+        choices = {n: self._tried(n, problem, losses_of, worth) for n in self._left()}
+        best = min(choices, key=lambda number: choices[number].rank)
+        self._count(best, choices)
+        self._last = math.inf
+        return [self._trial(number, choice) for number, choice in choices.items()]
+
+    def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
+        """Compare the champion with a challenger, and return the choice of the better one.
+
+        Args:
+            problem: the problem of the stage.
+            losses_of: computes the losses on held-out samples, which choose lambda.
+            other_losses: computes the losses after a few steps of training.
+
+        Raises:
+            ChitaError: the loss is finite for neither.
+        """
+        numbers = [self._champion, *self._next_challenger()]
+        choices = {n: self._tried(n, problem, losses_of, other_losses) for n in numbers}
+        lowest = min(choice.rank for choice in choices.values())
+        if self._last > 0 and lowest > ALARM * self._last:
+            others = [n for n in range(self.entrants) if n not in choices]
+            choices |= {n: self._tried(n, problem, losses_of, other_losses) for n in others}
+        best = self._champion
+        for number, choice in choices.items():
+            if choice.surely_beats(choices[best]):
+                best = number
+        if math.isinf(choices[best].rank):
+            raise ChitaError(
+                "the held-out loss is finite for no candidate of the stage; the data must be finite"
+            )
+        self._count(best, choices)
+        trials = [self._trial(number, choice) for number, choice in choices.items()]
+        entrant = self._entrants[best]
+        return StageChoice(choices[best], entrant.candidate, entrant.step, trials)
+
+    def _count(self, best: int, choices: Mapping[int, Choice]) -> None:
+        """Make an entrant champion, and count the defeats of the others."""
+        for number, choice in choices.items():
+            self._defeats[number] += choices[best].surely_beats(choice)
+        # A candidate that returns after an alarm takes part again.
+        self._defeats[best] = min(self._defeats[best], OUT - 1)
+        self._champion, self._last = best, choices[best].rank
+
+    def only(self, problem: Solvable) -> StageChoice:
+        """Return the first mask, for runs without held-out samples."""
+        first = self._entrants[0]
+        return StageChoice(_masked(problem, first, self._base), first.candidate, MASK, [])
+
+    def _left(self) -> list[int]:
+        return [n for n, defeats in enumerate(self._defeats) if defeats < OUT]
+
+    def _next_challenger(self) -> list[int]:
+        """Return the entrant whose turn it is to challenge the champion, if one is left."""
+        others = [number for number in self._left() if number != self._champion]
+        if not others:
+            return []
+        self._turn += 1
+        return [others[(self._turn - 1) % len(others)]]
+
+    def _tried(
+        self, number: int, problem: Solvable, losses_of: LossesOf, worth: LossesOf
+    ) -> Choice:
+        """Return the choice of an entrant with the losses after a few steps of training."""
+        choice = self._solve(number, problem, losses_of)
+        return Choice(choice.solution, choice.ridge, worth(choice.solution.w))
+
+    def _trial(self, number: int, choice: Choice) -> Trial:
+        entrant = self._entrants[number]
+        assert choice.losses is not None
+        return Trial(entrant.candidate, choice.ridge, entrant.step, choice.losses.mean)
+
+    def _solve(self, number: int, problem: Solvable, losses_of: LossesOf) -> Choice:
+        """Return the weights of an entrant; a solve chooses lambda by the loss right after it."""
+        entrant = self._entrants[number]
+        if entrant.step == MASK:
+            return _masked(problem, entrant, self._base)
+        formulation = entrant.candidate.apply(self._base)
+        search = self._ridges.setdefault(entrant.candidate, RidgeSearch(self._ridge))
+        return search.look(lambda ridge: problem.solve(formulation, ridge), losses_of)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state that the next stage depends on, ready for JSON."""
+        return {
+            "defeats": self._defeats,
+            "champion": self._champion,
+            "turn": self._turn,
+            "last": None if math.isinf(self._last) else self._last,
+            "ridges": [[c.to_dict(), search.last] for c, search in self._ridges.items()],
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue from a result of `state`."""
+        self._defeats = list(state["defeats"])
+        self._champion, self._turn = state["champion"], state["turn"]
+        self._last = math.inf if state["last"] is None else state["last"]
+        for candidate, last in state["ridges"]:
+            search = RidgeSearch(self._ridge)
+            search.last = last
+            self._ridges[Candidate.from_dict(candidate)] = search
+
+
+def _masked(problem: Solvable, entrant: Entrant, base: Formulation) -> Choice:
+    w, support = problem.mask(entrant.candidate.apply(base))
+    return Choice(Solution(w, support, 0.0, 0, True, []), 0.0, None)

@@ -1,0 +1,1 @@
+"""Recovery: train what is left of a pruned network to give the dense network's outputs."""

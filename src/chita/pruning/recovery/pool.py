@@ -1,0 +1,132 @@
+"""The samples that recovery trains on, in the memory of the model's device."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from chita.model.batch import Batch, differ_in_shape, join, tensors_of
+from chita.solver.matrix.memory import format_bytes, free_bytes
+from chita.solver.ranks import ALONE, Ranks
+
+logger = logging.getLogger(__name__)
+
+BATCH = 128  # the samples of a step
+LEAST_BATCH = 16
+STEPS_IN_PASS = 8  # with few samples, a step uses fewer, so that a pass has this many steps
+MEMORY_SHARE = 0.25  # of the free memory, at most
+
+Convert = Callable[[Batch], Batch]  # prepares the samples of a batch, such as by adding targets
+
+
+class SamplePool:
+    """Samples that are drawn in random order, each at most once in a pass.
+
+    All batches of one shape have the same size; a pass leaves out the samples that do not fill one.
+
+    Args:
+        parts: the samples; those of one part have the same shapes.
+        at_once: the largest number of samples in a forward pass.
+
+    Attributes:
+        samples: the number of samples.
+        batch: the number of samples of a step, over all ranks.
+    """
+
+    def __init__(self, parts: Sequence[Batch], at_once: int) -> None:
+        self._parts = parts
+        self.samples = sum(part.size for part in parts)
+        wanted = max(self.samples // STEPS_IN_PASS, LEAST_BATCH)
+        self.batch = max(1, min(BATCH, at_once, wanted, max(part.size for part in parts)))
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all batches have the same shapes."""
+        return len(self._parts) == 1
+
+    @property
+    def example(self) -> Batch:
+        """Some samples, in the form of the batches."""
+        return self._parts[0]
+
+    def draw(self, generator: torch.Generator, ranks: Ranks = ALONE) -> Iterator[Batch]:
+        """Yield this rank's part of each batch, pass after pass, without end.
+
+        Args:
+            generator: the same on all ranks; a generator of the CPU.
+            ranks: the ranks that share each batch.
+        """
+        while True:
+            passes = [self._batches(part, generator) for part in self._parts]
+            batches = [(part, index) for part, each in passes for index in each]
+            for number in torch.randperm(len(batches), generator=generator).tolist():
+                part, index = batches[number]
+                yield part.select(_share(index, ranks))
+
+    def _batches(self, part: Batch, generator: torch.Generator) -> tuple[Batch, tuple[Tensor, ...]]:
+        """Return the indices of the batches of a part; all have the same size."""
+        order = torch.randperm(part.size, generator=generator)
+        size = min(self.batch, part.size)
+        place = tensors_of(part.content)[0].device
+        return part, torch.split(order[: part.size // size * size].to(place), size)
+
+
+def _share(index: Tensor, ranks: Ranks) -> Tensor:
+    """Return the share of this rank; it has at least one sample."""
+    share = max(len(index) // ranks.size, 1)
+    start = min(ranks.rank * share, len(index) - share)
+    return index[start : start + share]
+
+
+def read_pool(
+    batches: Iterable[Batch], convert: Convert, *, at_once: int, place: torch.device
+) -> SamplePool:
+    """Read samples into memory, as many as fit.
+
+    Args:
+        batches: one pass over the samples.
+        convert: prepares the samples; called with at most `at_once` of them.
+        at_once: the largest number of samples in a forward pass.
+        place: the device to store the samples on.
+    """
+    limit = MEMORY_SHARE * (free_bytes(place) or float("inf"))
+    kept: list[Batch] = []
+    used = 0
+    for batch in batches:
+        for piece in batch.split(at_once):
+            kept.append(convert(piece.to(place)))
+            used += sum(tensor.nbytes for tensor in tensors_of(kept[-1].content))
+        if used > limit:
+            samples = sum(piece.size for piece in kept)
+            logger.warning(
+                "recovery trains on the first %d samples, which take %s: more do not fit",
+                samples,
+                format_bytes(used),
+            )
+            break
+    return SamplePool(_joined(kept), at_once)
+
+
+def _joined(pieces: Sequence[Batch]) -> list[Batch]:
+    """Join the pieces whose samples have the same shapes."""
+    groups: list[list[Batch]] = []
+    for piece in pieces:
+        same = next((group for group in groups if not differ_in_shape(group[0], piece)), None)
+        if same is None:
+            groups.append([piece])
+        else:
+            same.append(piece)
+    return [join(group) for group in groups]
+
+
+def first_batches(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
+    """Return the first batches, up to a number of samples."""
+    before = 0
+    for batch in batches:
+        if before >= samples:
+            return
+        yield batch
+        before += batch.size

@@ -1,0 +1,148 @@
+"""Recovery inside a run: range test, worth of candidates, and the training after a stage.
+
+The loss on held-out samples guards every training: if it does not fall, the network is restored bit
+for bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from chita.model.weights import Weights
+from chita.pruning.held_out import PartLosses
+from chita.pruning.recovery.rate import TEST_STEPS, find_rate
+from chita.pruning.recovery.snapshot import Snapshot
+from chita.pruning.recovery.training import Progress, RecoveryTraining
+from chita.pruning.recovery.updates import Masks
+
+logger = logging.getLogger(__name__)
+
+TEST_KEY = -1  # the order of the samples in tests, which is that of no stage
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The outcome of a training.
+
+    Attributes:
+        before: the losses on held-out samples before the training.
+        after: the losses after it, of the network that was kept.
+        kept: whether the loss fell; otherwise the network was restored.
+        steps: the training steps.
+    """
+
+    before: PartLosses
+    after: PartLosses
+    kept: bool
+    steps: int
+
+
+class Recovery:
+    """The recovery of a network that is pruned in stages.
+
+    Args:
+        model: the model that is pruned.
+        weights: its prunable weights, p in total.
+        training: the training of the parameters that are not pruned.
+        losses_now: computes the losses of the model on held-out samples.
+
+    Attributes:
+        check_seconds: the time of the last losses on held-out samples.
+        seconds: the time of all training so far.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        weights: Weights,
+        training: RecoveryTraining,
+        losses_now: Callable[[], PartLosses],
+    ) -> None:
+        self._model, self._weights = model, weights
+        self._training, self._losses_now = training, losses_now
+        self.check_seconds = self.seconds = 0.0
+
+    @property
+    def step_seconds(self) -> float:
+        """The time of a training step."""
+        return self._training.step_seconds
+
+    def find_rate(self, w: Tensor) -> float | None:
+        """Return the best relative rate for the network with the weights w, (p,)."""
+
+        def loss_at(rate: float) -> float:
+            found = self.worth(w, steps=TEST_STEPS, rate=rate).mean
+            logger.info("relative rate %.2g: held-out loss %.4g after %d steps", rate, found,
+                        TEST_STEPS)  # fmt: skip
+            return found
+
+        return find_rate(loss_at)
+
+    def worth(self, w: Tensor, *, steps: int, rate: float) -> PartLosses:
+        """Return the losses after some steps from the weights w, (p,), which are then undone."""
+        with self._undone():
+            self._weights.assign(w)
+            self._train(self._masks(w != 0), steps=steps, rate=rate, key=TEST_KEY)
+            began = time.perf_counter()
+            losses = self._losses_now()
+            self.check_seconds = time.perf_counter() - began
+            return losses
+
+    def run(
+        self,
+        kept: Tensor,
+        *,
+        steps: int,
+        rate: float,
+        key: int,
+        progress: Progress | None = None,
+    ) -> Recovered:
+        """Train the network; restore it if the held-out loss does not fall.
+
+        Args:
+            kept: the support, (p,) bool.
+            steps: the number of steps.
+            rate: the highest relative rate.
+            key: the number of the stage, which determines the order of the samples.
+            progress: called after each step.
+        """
+        before, start, masks = self._losses_now(), Snapshot(self._model), self._masks(kept)
+        try:
+            self._train(masks, steps=steps, rate=rate, key=key, progress=progress)
+            after = self._losses_now()
+        except BaseException:
+            start.restore()
+            raise
+        helped = math.isfinite(after.mean) and not after.mean >= before.mean
+        if not helped:
+            start.restore()
+            logger.info("recovery does not help: held-out loss %.4g, %.4g before", after.mean,
+                        before.mean)  # fmt: skip
+        return Recovered(before, after if helped else before, helped, steps)
+
+    def _train(
+        self, masks: Masks, *, steps: int, rate: float, key: int, progress: Progress | None = None
+    ) -> None:
+        began = time.perf_counter()
+        loss = self._training.train(masks, steps=steps, rate=rate, key=key, progress=progress)
+        self.seconds += time.perf_counter() - began
+        logger.debug("%d steps with the relative rate %.2g: training loss %.4g", steps, rate, loss)
+
+    def _masks(self, kept: Tensor) -> Masks:
+        parts = self._weights.split(kept)
+        return {weight.parameter: parts[weight.name] for weight in self._weights}
+
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        start = Snapshot(self._model)
+        try:
+            yield
+        finally:
+            start.restore()

@@ -1,0 +1,137 @@
+"""Train a pruned network on calibration samples for some steps, with its masks held."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from chita.model.batch import Batch
+from chita.model.forward import device_of, modes_restored
+from chita.model.layers import batch_norm_layers
+from chita.model.seeds import drawing, generator_of, seed_of
+from chita.model.training_step import Pass, average, fastest
+from chita.pruning.recovery.objective import Lesson
+from chita.pruning.recovery.step import RecoveryStep, tensors_in
+from chita.pruning.recovery.updates import Masks, RelativeAdam, rate_at, relative_scales
+from chita.solver.ranks import ALONE, Ranks
+
+LAST = 0.25  # the share of the steps, at the end, whose mean loss is returned
+
+Progress = Callable[[], None]  # called after each step
+
+
+class RecoveryTraining:
+    """Training of all parameters of a pruned network except its pruned weights.
+
+    Batch norm runs in training mode, which is worth most of the gain. All other layers, such as
+    dropout, run in evaluation mode.
+
+    Args:
+        model: the pruned model.
+        pruned: the parameters that masks apply to; they are trained even if they are frozen.
+        lesson: the samples and their loss.
+        ranks: the ranks that share each batch.
+        seed: the seed of the order of the samples.
+
+    Attributes:
+        parameters: the parameters that are trained.
+        step_seconds: the time that a step took on average; 0 before the first one.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        pruned: Sequence[nn.Parameter],
+        lesson: Lesson,
+        *,
+        ranks: Ranks = ALONE,
+        seed: int = 0,
+    ) -> None:
+        self._model, self._lesson = model, lesson
+        self._ranks, self._seed = ranks, seed
+        trainable = [p for p in model.parameters() if p.requires_grad and p.is_floating_point()]
+        self.parameters = list(dict.fromkeys([*trainable, *pruned]))
+        self.step_seconds = 0.0
+        self._batch_norm = batch_norm_layers(model)
+        self._step: Pass | None = None  # made with the first batch
+
+    def train(
+        self,
+        masks: Masks,
+        *,
+        steps: int,
+        rate: float,
+        key: int,
+        progress: Progress | None = None,
+    ) -> float:
+        """Train for some steps, and return the mean loss of the last of them.
+
+        Args:
+            masks: the kept weights of each pruned parameter, True where a weight is kept.
+            steps: the number of steps, at least 1.
+            rate: the highest relative rate (`updates.py`).
+            key: together with the seed, it determines the order of the samples.
+            progress: called after each step.
+        """
+        place = device_of(self._model)
+        batches = self._lesson.draw(generator_of(self._seed, key), self._ranks)
+        counted = max(1, int(LAST * steps))
+        began = 0.0
+        with self._training(), drawing(seed_of(self._seed, key, self._ranks.rank), place):
+            updates = RelativeAdam(relative_scales(self._model, self.parameters, masks))
+            total = torch.zeros((), device=place)
+            for number in range(steps):
+                loss = self._gradients(next(batches))
+                updates.step(rate * rate_at(number, steps))
+                if number >= steps - counted:
+                    total += loss
+                if number == 0:  # which includes the capture of a CUDA graph
+                    began = _now(place)
+                if progress is not None:
+                    progress()
+            if steps > 1:
+                self.step_seconds = (_now(place) - began) / (steps - 1)
+        average(self._ranks, [b for b in self._model.buffers() if b.is_floating_point()])
+        return float(self._ranks.sum(total)) / (counted * self._ranks.size)
+
+    def _gradients(self, batch: Batch) -> Tensor:
+        """Compute the gradients of a batch, averaged over the ranks, and return its loss."""
+        tensors = tensors_in(batch)
+        for layer in self._batch_norm:
+            layer.train(batch.size > 1)  # one sample has no statistics
+        if self._step is None:
+            step = RecoveryStep(self._model, self.parameters, self._lesson.objective, batch)
+            self._step = fastest(step, *tensors) if self._lesson.pool.uniform else step
+        loss = self._step(*tensors)
+        average(self._ranks, [p.grad for p in self.parameters if p.grad is not None])
+        return loss
+
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        """Let gradients reach all parameters; restore the model's modes and flags at the end."""
+        flags = [(parameter, parameter.requires_grad) for parameter in self.parameters]
+        with (
+            modes_restored(self._model),
+            torch.inference_mode(False),
+            torch.enable_grad(),
+        ):
+            self._model.eval()
+            try:
+                for parameter in self.parameters:
+                    parameter.requires_grad_(True)
+                yield
+            finally:
+                for parameter, flag in flags:
+                    parameter.requires_grad_(flag)
+                    parameter.grad = None
+
+
+def _now(place: torch.device) -> float:
+    """Return the time after all work so far, also that of a GPU."""
+    if place.type == "cuda":
+        torch.cuda.synchronize(place)
+    return time.perf_counter()

@@ -1,0 +1,230 @@
+"""The tournament: defeats, challengers, champions, and what is stored between stages."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from chita import ChitaError, Solution
+from chita.pruning.auto.candidates import AXES, Blocks, CandidateSpace
+from chita.pruning.auto.search import MASK, StageChoice
+from chita.pruning.auto.tournament import ALARM, OUT, SOLVED, Tournament
+from chita.pruning.held_out import PartLosses
+from chita.pruning.stage_problem import Formulation
+from chita.solver.options import Options
+from tests.support.messages import naming
+from tests.support.part_losses import losses
+
+METRICS = ("plain", "fisher", "lamp")
+SPACE = CandidateSpace(AXES, (METRICS, (True, False), (Blocks(None, 0), Blocks(2000, 0))))
+BLOCKS = CandidateSpace(AXES, (METRICS, (True,), (Blocks(2000, 0), Blocks(2000, 1))))
+BASE = Formulation(Options())
+SOLVE = "solve"
+NAMES = (*METRICS, SOLVE)  # the entrants in their order
+
+
+class World:
+    """Weights whose first entry is the number of the entrant, and losses by entrant.
+
+    Args:
+        worth: the loss of each entrant after training, for several parts of the samples.
+    """
+
+    def __init__(self, **worth: Any) -> None:
+        self.worth = {
+            name: each if isinstance(each, tuple) else (each,) for name, each in worth.items()
+        }
+        self.tried: list[str] = []
+        self.ridges: list[float] = []
+
+    def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
+        number = NAMES.index(formulation.metric)
+        return torch.tensor([float(number), 0.0]), torch.tensor([0])
+
+    def solve(self, formulation: Formulation, ridge: float) -> Solution:
+        assert formulation.metric == "plain"
+        self.ridges.append(ridge)
+        w = torch.tensor([float(NAMES.index(SOLVE)), math.log10(ridge)])
+        return Solution(w, torch.tensor([0]), 0.0, 3, True, [])
+
+    def still(self, solution: Solution) -> Tensor:
+        raise AssertionError("a tournament has no half steps")
+
+    def right_after(self, w: Tensor) -> PartLosses:
+        """The loss by which lambda is chosen: the best is 0.1."""
+        return losses(abs(float(w[1]) + 1))
+
+    def after_training(self, w: Tensor) -> PartLosses:
+        name = NAMES[int(w[0])]
+        self.tried.append(name)
+        return losses(*self.worth[name])
+
+    def contest(self, tournament: Tournament) -> list[Any]:
+        return tournament.contest(self, self.right_after, self.after_training)
+
+    def stage(self, tournament: Tournament) -> StageChoice:
+        return tournament.choose(self, self.right_after, self.after_training)
+
+
+def name_of(chosen: StageChoice) -> str:
+    if chosen.step == SOLVED:
+        return SOLVE
+    assert chosen.step == MASK
+    metric: str = chosen.candidate.apply(BASE).metric
+    return metric
+
+
+def test_all_entrants_meet_in_a_contest_and_the_best_is_champion() -> None:
+    world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=5.0), Tournament(SPACE, BASE)
+    trials = world.contest(tournament)
+    assert world.tried == list(NAMES) and tournament.entrants == 4
+    assert [trial.loss for trial in trials] == [4.0, 2.0, 3.0, 5.0]
+    assert [trial.step for trial in trials] == [MASK, MASK, MASK, SOLVED]
+    assert name_of(world.stage(tournament)) == "fisher"
+
+
+def test_a_surely_worse_entrant_is_out_after_two_defeats() -> None:
+    world, tournament = World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0), Tournament(SPACE, BASE)
+    for contests in range(1, OUT + 1):
+        world.contest(tournament)
+        assert len(world.tried) == 4 * contests
+    world.tried.clear()
+    for _ in range(5):
+        chosen = world.stage(tournament)
+        assert name_of(chosen) == "plain" and len(chosen.trials) == 1
+    assert world.tried == 5 * ["plain"]  # no entrant is left to compare with
+
+
+def test_all_entrants_are_compared_if_the_loss_rises_sharply() -> None:
+    world, tournament = World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0), Tournament(SPACE, BASE)
+    for _ in range(OUT):
+        world.contest(tournament)
+    world.stage(tournament)
+    slow = World(plain=ALARM, fisher=1.0, lamp=1.0, solve=1.0)
+    assert name_of(slow.stage(tournament)) == "plain"
+    sharp = World(plain=ALARM**2 + 1, fisher=3.0, lamp=1.0, solve=2.0)
+    assert name_of(sharp.stage(tournament)) == "lamp"
+    assert sorted(sharp.tried) == sorted(NAMES)
+
+
+def test_challengers_take_turns_until_they_have_lost_twice() -> None:
+    world, tournament = World(plain=1.0, fisher=2.0, lamp=3.0, solve=4.0), Tournament(SPACE, BASE)
+    rivals = []
+    for _ in range(8):
+        world.tried.clear()
+        assert name_of(world.stage(tournament)) == "plain"
+        rivals.append([name for name in world.tried if name != "plain"])
+    met = [name for (name,) in filter(None, rivals)]
+    assert sorted(met) == sorted(2 * ["fisher", "lamp", "solve"])
+    assert rivals[6:] == [[], []]
+
+
+def test_a_challenger_that_is_surely_better_becomes_champion() -> None:
+    tournament = Tournament(SPACE, BASE)
+    World(plain=1.0, fisher=2.0, lamp=2.0, solve=2.0).contest(tournament)
+    later = World(plain=2.0, fisher=2.0, lamp=1.0, solve=2.0)
+    found = [name_of(later.stage(tournament)) for _ in range(6)]
+    assert found[0] == "plain" and found[-1] == "lamp"
+    assert sorted(found, key=["plain", "lamp"].index) == found
+
+
+@pytest.mark.parametrize(("gain", "wins"), [(0.05, False), (0.5, True)])
+def test_a_difference_within_two_standard_errors_changes_nothing(gain: float, wins: bool) -> None:
+    """The difference has a standard error of 0.1."""
+    noise = [1.0, -1.0] * 50
+    even, other = (tuple(2.0 for _ in noise), tuple(2 + each - gain for each in noise))
+    tournament = Tournament(SPACE, BASE)
+    world = World(plain=even, fisher=other, lamp=other, solve=other)
+    found = {name_of(world.stage(tournament)) for _ in range(12)}
+    assert (found != {"plain"}) == wins
+    assert (sum(tournament.state()["defeats"]) > 0) == wins
+
+
+def test_a_solve_takes_the_lambda_with_the_least_loss() -> None:
+    world, tournament = World(plain=2.0, fisher=2.0, lamp=2.0, solve=1.0), Tournament(SPACE, BASE)
+    world.contest(tournament)
+    chosen = world.stage(tournament)
+    assert name_of(chosen) == SOLVE
+    assert chosen.choice.ridge == pytest.approx(0.1)
+    assert chosen.choice.solution.iterations == 3
+    given_ridge = Tournament(SPACE, BASE, ridge=0.3)
+    world.ridges.clear()
+    world.contest(given_ridge)
+    assert set(world.ridges) == {0.3}
+
+
+def test_gradients_are_needed_if_an_entrant_uses_them() -> None:
+    """Also after it has lost: it may return when the loss rises sharply."""
+    world, tournament = World(plain=1.0, fisher=2.0, lamp=1.0, solve=2.0), Tournament(SPACE, BASE)
+    for _ in range(OUT):
+        world.contest(tournament)
+    assert tournament.needs_gradients
+    blocks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),)))
+    assert not Tournament(blocks, BASE).needs_gradients  # masks by the weights alone
+
+
+def test_a_short_matrix_is_not_solved() -> None:
+    """With blocks only, A is too short to couple all columns."""
+    tournament = Tournament(BLOCKS, BASE)
+    world = World(plain=1.0, fisher=2.0, lamp=3.0)
+    world.contest(tournament)
+    assert world.tried == list(METRICS) and tournament.entrants == 3
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_losses_that_are_not_finite(bad: float) -> None:
+    tournament = Tournament(SPACE, BASE)
+    world = World(plain=bad, fisher=2.0, lamp=bad, solve=bad)
+    world.contest(tournament)
+    assert name_of(world.stage(tournament)) == "fisher"
+    with pytest.raises(ChitaError, match=naming("held-out loss", "finite")):
+        World(plain=bad, fisher=bad, lamp=bad, solve=bad).stage(tournament)
+
+
+def test_without_held_out_samples_the_first_mask_is_taken() -> None:
+    world = World()
+    chosen = Tournament(SPACE, BASE).only(world)
+    assert name_of(chosen) == "plain"
+    assert (chosen.trials, chosen.why, chosen.choice.losses) == ([], "", None)
+
+
+VALUES = st.floats(0, 1)
+LOSSES = st.builds(World, plain=VALUES, fisher=VALUES, lamp=VALUES, solve=VALUES)
+
+
+@given(st.lists(LOSSES, max_size=5), st.lists(LOSSES, min_size=1, max_size=5))
+@settings(max_examples=40, deadline=None)
+def test_a_tournament_that_goes_on_from_its_state_chooses_the_same(
+    before: list[World], after: list[World]
+) -> None:
+    """The state goes through JSON, as it does in a stage file."""
+    one, other = Tournament(SPACE, BASE), Tournament(SPACE, BASE)
+    for number, world in enumerate(before):
+        world.contest(one) if number < 2 else world.stage(one)
+    other.load_state(json.loads(json.dumps(one.state())))
+    assert other.state() == one.state()
+    assert other.needs_gradients == one.needs_gradients
+    for world in after:
+        first, second = world.stage(one), world.stage(other)
+        assert name_of(first) == name_of(second)
+        assert [t.to_dict() for t in first.trials] == [t.to_dict() for t in second.trials]
+    assert other.state() == one.state()
+
+
+@given(st.lists(LOSSES, min_size=1, max_size=8))
+@settings(max_examples=40, deadline=None)
+def test_the_choice_is_the_better_of_two(stages: list[World]) -> None:
+    """With a single part any difference counts, so that the champion never loses."""
+    tournament = Tournament(SPACE, BASE)
+    for world in stages:
+        chosen = world.stage(tournament)
+        if chosen.trials:
+            assert chosen.choice.held_out_loss == min(trial.loss for trial in chosen.trials)
+            assert len(world.tried) == len(chosen.trials)

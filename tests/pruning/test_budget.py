@@ -1,0 +1,100 @@
+"""Budgets, the cost of a run, and the division of its steps among the stages."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chita.errors import ChitaError
+from chita.pruning.budget import BUDGETS, MOST_STEPS, Costs, divide_steps, parse_budget
+from tests.support.messages import naming
+
+SECONDS = st.floats(1e-6, 10)
+COSTS = st.builds(
+    Costs,
+    SECONDS,
+    SECONDS,
+    st.integers(0, 6),
+    st.one_of(st.none(), st.integers(1, 30)),
+)
+
+
+@given(COSTS, st.integers(1, 3000))
+@settings(max_examples=300, deadline=None)
+def test_more_steps_take_longer(costs: Costs, steps: int) -> None:
+    assert costs.seconds(steps) < costs.seconds(steps + 1)
+
+
+@given(COSTS, st.floats(0, 1e4))
+@settings(max_examples=200, deadline=None)
+def test_affordable_steps_are_the_most_that_fit(costs: Costs, seconds: float) -> None:
+    steps = costs.affordable_steps(seconds)
+    assert steps == 0 or costs.seconds(steps) <= seconds
+    assert steps == MOST_STEPS or costs.seconds(steps + 1) > seconds
+
+
+@given(COSTS, st.integers(1, 10**5))
+@settings(max_examples=100, deadline=None)
+def test_a_run_costs_at_least_its_steps_and_checks(costs: Costs, steps: int) -> None:
+    assert costs.seconds(steps) >= steps * costs.step + costs.check
+    if costs.stages is not None:
+        assert costs.stages_for(steps) == costs.stages
+
+
+def test_candidates_take_a_small_share_of_a_long_run() -> None:
+    alone, compared = Costs(1.0, 0.0), Costs(1.0, 0.0, entrants=4)
+    assert 0.1 < compared.seconds(10_000) / alone.seconds(10_000) - 1 < 0.25
+
+
+@given(st.integers(1, 5000), st.integers(1, 40))
+@settings(max_examples=300, deadline=None)
+def test_the_steps_are_divided_among_all_stages(steps: int, stages: int) -> None:
+    """With fewer steps than stages, each stage still has one."""
+    divided = divide_steps(steps, stages)
+    assert len(divided) == stages
+    assert min(divided) >= 1
+    assert sum(divided) == max(steps, stages)
+    assert max(divided) == divided[-1]
+    assert len(set(divided[:-1])) <= 1
+
+
+def test_a_number_is_a_limit_on_the_time_alone() -> None:
+    budget = parse_budget("budget", 7)
+    assert budget.seconds == 7.0
+    assert budget.useful_steps(10, 10) == MOST_STEPS
+
+
+@pytest.mark.parametrize(("given", "steps"), [("1 step", 1), ("40 steps", 40)])
+@pytest.mark.parametrize("samples", [2, 100_000])
+def test_steps_limit_the_training_alone(given: str, steps: int, samples: int) -> None:
+    budget = parse_budget("budget", given)
+    assert math.isinf(budget.seconds)
+    assert budget.useful_steps(samples, min(samples, 128)) == steps
+
+
+def test_names_allow_more_from_fast_to_best() -> None:
+    found = [parse_budget("budget", name) for name in ("fast", "balanced", "best")]
+    assert found == list(BUDGETS.values())
+    for samples, batch in ((1000, 125), (50_000, 128)):
+        steps = [budget.useful_steps(samples, batch) for budget in found]
+        assert 0 < steps[0] < steps[1] <= steps[2]
+    assert found[0].seconds < found[1].seconds < found[2].seconds
+
+
+def test_few_samples_limit_the_steps() -> None:
+    """A pass over 16 samples is one step: many passes would only repeat the same samples."""
+    budget = BUDGETS["best"]
+    assert budget.useful_steps(16, 16) == budget.most_passes
+    assert budget.useful_steps(1, 1) >= 1
+
+
+@pytest.mark.parametrize(
+    "bad", [0, -1, math.nan, math.inf, "quick", "0 steps", "-3 steps", "steps", True, None, [1]]
+)
+def test_values_that_are_no_budget_are_named(bad: Any) -> None:
+    with pytest.raises(ChitaError, match=naming("budget", bad, "'fast'", "'N steps'")):
+        parse_budget("budget", bad)
