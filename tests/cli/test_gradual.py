@@ -85,6 +85,20 @@ def test_from_scratch_needs_no_checkpoint(recipe: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["global-magnitude", "rigl"])
+def test_distillation_from_the_checkpoint(method: str, recipe: Path, tmp_path: Path) -> None:
+    """Also a method that trains from fresh weights has the checkpoint as its teacher."""
+    teacher, out = zoo.get("mlpnet").embedded, tmp_path / "run"
+    assert teacher is not None
+    arguments = ("--checkpoint", teacher.checkpoint, "--data", "mnist-slice", "--out", out)
+    record = gradual("--recipe", recipe, "--method", method, "--distill", *arguments)
+    assert record["distill"] is True
+    assert record["dense_accuracy"] > 96 and record["accuracy"] > 80
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["distill"] is config["recipe"]["distill"] is True
+
+
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
     recipe: Path,
     tmp_path: Path,
@@ -107,7 +121,7 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing_else(
         (["mlpnet", "--method", "none"], naming("method", "chita-bso", "none")),
         (
             ["mlpnet", "--method", "dnw", "--checkpoint", "a.pt"],
-            naming("dnw", "--checkpoint", "a.pt"),
+            naming("dnw", "--checkpoint", "a.pt", "--distill"),
         ),
         (["mlpnet", "--sparsity", "1"], naming("sparsities", 1.0)),
         (["mlpnet", "--epochs", "3"], naming("epochs=3", "pruning_steps=7")),

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from chita.data import Batches, ImageData, Preprocessing, image_folder
 from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
-from chita.gradual.epoch_batches import Feed, drawing, seed_of
+from chita.gradual.epoch_batches import Feed
+from chita.model.seeds import drawing, seed_of
 from chita.solver.ranks import Ranks
 from tests.support.messages import naming
 

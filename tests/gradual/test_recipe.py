@@ -67,6 +67,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         "batch_size": 64,
         "learning_rate": 0.2,
         "label_smoothing": 0.1,
+        "distill": True,
         "augment": "pad-crop-flip",
         "methods": {"chita-bso": {"samples": 10}},
     }
@@ -87,6 +88,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
         ({"momentum": 1.0}, naming("momentum", 1.0)),
         ({"weight_decay": float("nan")}, naming("weight_decay", "nan")),
         ({"augment": "mixup"}, naming("augment", "pad-crop-flip", "random-resized-crop", "mixup")),
+        ({"distill": 1}, naming("distill", 1)),
         ({"methods": {"chita-bso": 5}}, naming("methods", {"chita-bso": 5})),
         ({"final_learning_rate": 1.0}, naming("final_learning_rate", "learning_rate", 0.1, 1.0)),
         ({"epochs": 6}, naming("epochs=6", "pruning_steps=7", 7)),

@@ -5,11 +5,12 @@ from torch import Tensor, nn
 
 from chita.data import Batches
 from chita.gradual.mask import Mask
+from chita.gradual.objective import Objective, cross_entropy, distillation
 from chita.gradual.sparsifier import Sparsifier
-from chita.gradual.step import CapturedStep, Step, fastest
+from chita.gradual.step import Step
+from chita.model.training_step import CapturedStep, fastest
 from chita.model.weights import Weights
 from tests.gradual.small import small_network, small_splits
-from tests.support.messages import says
 
 BATCH = 20
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -41,14 +42,26 @@ class Halved(Nothing):
         return 3 * self.factor.square()
 
 
-def make(sparsifier: type[Nothing], device: str = "cpu", smoothing: float = 0.1) -> Step:
+def make(
+    sparsifier: type[Nothing], device: str = "cpu", objective: Objective | None = None
+) -> Step:
     model = small_network().to(device)
     model[6] = nn.Identity()  # no dropout: each pass gives the same
     guest = sparsifier(model)
     parameters = [*model.parameters(), *([guest.factor] if isinstance(guest, Halved) else [])]
     return Step(
-        model, guest, parameters=parameters, data=small_splits().train, label_smoothing=smoothing
+        model,
+        guest,
+        parameters=parameters,
+        data=small_splits().train,
+        objective=objective or cross_entropy(0.1),
     )
+
+
+def teacher(device: str = "cpu") -> Objective:
+    """The divergence from another network of the same form."""
+    inputs, _ = next(iter(Batches(small_splits().train, BATCH)))
+    return distillation(small_network(1).to(device), inputs.to(device))
 
 
 def batch(device: str = "cpu") -> tuple[Tensor, Tensor]:
@@ -75,7 +88,7 @@ def test_the_gradients_are_those_of_the_smoothed_loss() -> None:
 
 
 def test_the_sparsifier_stands_in_for_weights_and_adds_to_the_loss() -> None:
-    step = make(Halved, smoothing=0.0)
+    step = make(Halved, objective=cross_entropy(0.0))
     inputs, targets = next(iter(Batches(small_splits().train, BATCH)))
     halved = make(Nothing)
     with torch.no_grad():
@@ -92,16 +105,26 @@ def test_the_sparsifier_stands_in_for_weights_and_adds_to_the_loss() -> None:
     assert float(step.parameters[-1].grad) == pytest.approx(inside + 3.0, rel=1e-3)
 
 
-def test_on_a_cpu_the_step_is_run_as_it_is() -> None:
-    step = make(Nothing)
-    assert fastest(step, *batch()) is step
+def test_distillation_compares_softened_outputs_with_those_of_the_teacher() -> None:
+    step, dense = make(Nothing, objective=teacher()), small_network(1).eval()
+    inputs, _ = next(iter(Batches(small_splits().train, BATCH)))
+    with torch.no_grad():
+        wanted = dense(inputs).div(2).softmax(1)
+    logits = step.model(inputs).div(2).log_softmax(1)
+    loss = 4 * F.kl_div(logits, wanted, reduction="batchmean")
+    truth = torch.autograd.grad(loss, step.parameters)
+    images, labels = batch()
+    assert float(step(images, labels.flip(0))) == pytest.approx(float(loss.detach()), rel=1e-4)
+    for found, expected in zip(gradients(step), truth, strict=True):
+        assert torch.allclose(found, expected, rtol=1e-3, atol=1e-6)
 
 
 @needs_gpu
 @pytest.mark.parametrize("sparsifier", [Nothing, Halved])
-def test_a_graph_gives_the_gradients_of_the_step(sparsifier: type[Nothing]) -> None:
+@pytest.mark.parametrize("distill", [False, True])
+def test_a_graph_gives_the_gradients_of_the_step(sparsifier: type[Nothing], distill: bool) -> None:
     images, labels = batch("cuda")
-    step = make(sparsifier, "cuda")
+    step = make(sparsifier, "cuda", teacher("cuda") if distill else None)
     buffers = [buffer.clone() for buffer in step.model.buffers()]
     graph = fastest(step, images, labels)
     assert isinstance(graph, CapturedStep)
@@ -121,22 +144,3 @@ def test_a_graph_gives_the_gradients_of_the_step(sparsifier: type[Nothing]) -> N
             )
         optimizer.step()
         assert torch.equal(Weights(step.model).vector() != 0, mask.kept)
-
-
-@needs_gpu
-def test_a_step_that_waits_for_the_gpu_is_run_without_a_graph(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Waits(Halved):
-        def penalty(self) -> Tensor:
-            return super().penalty() * float(self.factor)
-
-    images, labels = batch("cuda")
-    step = make(Waits, "cuda")
-    buffers = [buffer.clone() for buffer in step.model.buffers()]
-    assert fastest(step, images, labels) is step
-    for buffer, before in zip(step.model.buffers(), buffers, strict=True):
-        assert torch.equal(buffer, before)
-    assert says(caplog.text, "CUDA graph")
-    assert step(images, labels).isfinite()
-    assert torch.rand(2, device="cuda").isfinite().all()  # random numbers can be drawn as before

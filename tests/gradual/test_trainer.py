@@ -13,11 +13,12 @@ import chita
 from chita.data import Batches
 from chita.data.preprocessing import pad_crop_flip
 from chita.errors import ChitaError
-from chita.gradual.epoch_batches import Feed, drawing, seed_of
+from chita.gradual.epoch_batches import Feed
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.history import History
 from chita.gradual.registry import METHODS
 from chita.model.accuracy import accuracy
+from chita.model.seeds import drawing, seed_of
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from tests.gradual.small import RECIPE, linear_network, same, small_network, small_splits, train

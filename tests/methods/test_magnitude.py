@@ -65,8 +65,15 @@ def test_every_layer_of_a_network_loses_its_share(
 @pytest.mark.parametrize("method", ["magnitude", "magnitude-uniform"])
 def test_options_of_the_optimiser_change_nothing(method: str) -> None:
     first, second = tiny(), tiny()
-    chita.prune(first, [], sparsity=0.5, method=method, progress=False)
+    chita.prune(first, [], sparsity=0.5, method=method, progress=False, recover=False)
     chita.prune(
-        second, [], sparsity=0.5, method=method, continuation=5, iterations=3, progress=False
+        second,
+        [],
+        sparsity=0.5,
+        method=method,
+        continuation=5,
+        iterations=3,
+        progress=False,
+        recover=False,
     )
     assert same(snapshot(first), snapshot(second))

@@ -39,7 +39,7 @@ def test_prune_by_name(name: str, arguments: dict[str, Any]) -> None:
         samples=40,
         batch=2,
         progress=False,
-        **arguments,
+        **{"recover": False, **arguments},
     )
     assert len(result.stages) == arguments.get("stages", 1)
     masks = torch.cat([mask.flatten() for mask in result.masks.values()])

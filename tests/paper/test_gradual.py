@@ -51,6 +51,16 @@ def test_the_table_is_made_of_cells_that_are_kept(
     assert calls == ["global-magnitude", "rigl", "dense"]
 
 
+def test_distillation_is_part_of_a_key_only_if_it_is_used(tmp_path: Path) -> None:
+    plain, distilled = (
+        [cell.key for cell in Gradual(distill=distill).cells(embedded(tmp_path))]
+        for distill in (False, True)
+    )
+    assert all("distill" not in key["recipe"] for key in plain)
+    assert all(key["recipe"].pop("distill") is True for key in distilled)
+    assert plain == distilled
+
+
 def test_one_seed_is_whole_before_the_next_and_chita_comes_first(tmp_path: Path) -> None:
     keys = [cell.key for cell in Gradual().cells(embedded(tmp_path, seeds=2))]
     half = 3 * len(METHODS) + 1

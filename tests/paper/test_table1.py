@@ -65,7 +65,7 @@ def test_an_interrupted_table_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
         calls.append(kwargs["sparsity"])
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return prune(*args, **kwargs)
+        return prune(*args, **{"recover": False, **kwargs})
 
     prune = module.prune
     monkeypatch.setattr(module, "prune", counted)
@@ -135,7 +135,7 @@ def test_a_method_that_fails_is_told_and_passed_over(
     def scarce(*args: Any, **kwargs: Any) -> Any:
         if kwargs["method"] == "cbs":
             raise ChitaError("cbs needs 99 GB")
-        return prune(*args, **kwargs)
+        return prune(*args, **{"recover": False, **kwargs})
 
     prune = module.prune
     monkeypatch.setattr(module, "prune", scarce)

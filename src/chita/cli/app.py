@@ -20,6 +20,7 @@ from chita.cli.export import export_command
 from chita.cli.gradual import gradual_command
 from chita.cli.pack import inspect_command, pack_command, unpack_command
 from chita.cli.prune import prune_command
+from chita.cli.recover import recover_command
 from chita.cli.report import report_command
 from chita.cli.sensitivity import sensitivity_command
 from chita.cli.speed import speed_command
@@ -42,6 +43,7 @@ app.command("bench")(bench_command)
 app.command("export")(export_command)
 app.command("gradual")(gradual_command)
 app.command("prune")(prune_command)
+app.command("recover")(recover_command)
 app.command("sensitivity")(sensitivity_command)
 app.command("pack")(pack_command)
 app.command("unpack")(unpack_command)

@@ -51,8 +51,19 @@ def gradual_command(
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Trained weights to start from; by default those that ship with chita."),
+        typer.Option(
+            help="Trained weights to start from, and of the teacher of --distill; by default those "
+            "that ship with chita."
+        ),
     ] = None,
+    distill: Annotated[
+        bool,
+        typer.Option(
+            "--distill",
+            help="Train on the outputs of the trained network, without labels, as the recovery of "
+            "chita prune does.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the model and its history.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last finished epoch in OUT.")
@@ -65,7 +76,8 @@ def gradual_command(
     known = zoo.get(network)
     recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
-    fresh = _starts_fresh(method, checkpoint)
+    recipe = replace(recipe, distill=recipe.distill or distill)
+    fresh = _needs_no_weights(method, checkpoint, recipe)
     recipe.schedule(sparsity)  # a wrong sparsity raises an error before data are fetched
     with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
         trained = open_with_data(
@@ -103,6 +115,7 @@ def gradual_command(
         "checkpoint": None if checkpoint is None else str(checkpoint),
         "method": method,
         "target_sparsity": sparsity,
+        "distill": recipe.distill,
         "seed": seed,
     }
     record = {
@@ -118,11 +131,14 @@ def gradual_command(
         show_json(record)
 
 
-def _starts_fresh(method: str, checkpoint: Path | None) -> bool:
-    """Return whether the method trains from fresh, random weights."""
-    fresh = get_method(method).from_scratch
+def _needs_no_weights(method: str, checkpoint: Path | None, recipe: GradualRecipe) -> bool:
+    """Return whether the method trains from fresh, random weights, and without a teacher."""
+    fresh = get_method(method).from_scratch and not recipe.distill
     if fresh and checkpoint is not None:
-        raise ChitaError(f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}")
+        raise ChitaError(
+            f"{method} trains from fresh weights: leave out --checkpoint {checkpoint}, or give "
+            "--distill to train on the outputs of that network"
+        )
     return fresh
 
 
@@ -149,8 +165,10 @@ def _write(
 
 
 def _summary(record: Mapping[str, Any]) -> str:
-    before = record["dense_accuracy"]
-    start = "from fresh weights" if before is None else f"{before:.2f} % before"
+    before, from_scratch = record["dense_accuracy"], get_method(record["method"]).from_scratch
+    start = "from fresh weights" if from_scratch else f"{before:.2f} % before"
+    if record["distill"]:
+        start += f", distilled from {before:.2f} %" if from_scratch else ", distilled"
     return (
         f"{record['network']} by {record['method']}: {record['accuracy']:.2f} % of the test set "
         f"({start}), {record['nonzeros']} of {record['weights']} weights left "

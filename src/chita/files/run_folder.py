@@ -53,6 +53,15 @@ def model_file(source: Path) -> Path:
     return source / MODEL_FILE
 
 
+def config_beside(checkpoint: Path) -> dict[str, Any]:
+    """Return the configuration in the folder of a checkpoint; empty if none can be read."""
+    try:
+        config = yaml.safe_load((checkpoint.parent / CONFIG_FILE).read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
 def check_finished(folder: Path) -> None:
     """Raise an error if the run in `folder` was interrupted before it wrote its model."""
     for kept in (STAGE_FILE, EPOCH_FILE):

@@ -57,7 +57,8 @@ class EpochFile(ResumableRun[FinishedEpochs]):
             optimizer=content["optimizer"],
             sparsifier=content["sparsifier"],
         )
-        return StoredRun(content["run"], content["epochs"], finished)
+        run = {"distill": False, **content["run"]}  # older files do not have this option
+        return StoredRun(run, content["epochs"], finished)
 
     def write(self, finished: FinishedEpochs) -> None:
         content = {

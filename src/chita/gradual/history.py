@@ -20,7 +20,8 @@ class EpochRow:
         sparsity: the sparsity of the prunable weights in the forward pass, at the end.
         learning_rate: the learning rate at the first step.
         last_learning_rate: the learning rate at the last step.
-        loss: the mean loss over the steps, without the penalty of a method.
+        loss: the mean loss over the steps, without the penalty of a method; the divergence from
+            the teacher if the recipe distills.
         accuracy: the test accuracy at the end, in percent.
         seconds: the time for pruning, training and testing.
     """

@@ -34,6 +34,8 @@ class GradualRecipe:
         momentum: the momentum of SGD.
         weight_decay: the weight decay of SGD.
         label_smoothing: the share of each target that is spread over all classes.
+        distill: minimise the divergence from the outputs of the trained model, without labels,
+            instead of the cross-entropy.
         augment: "pad-crop-flip", "random-resized-crop" or None.
         first_sparsity: the sparsity of the first pruning step, before the first epoch.
         pruning_steps: the number of pruning steps.
@@ -48,6 +50,7 @@ class GradualRecipe:
     momentum: float = 0.9
     weight_decay: float = 1e-4
     label_smoothing: float = 0.0
+    distill: bool = False
     augment: str | None = None
     first_sparsity: float = 0.5
     pruning_steps: int = 7
@@ -148,6 +151,7 @@ _RULES: dict[str, Rule] = {
     "momentum": _SHARE,
     "weight_decay": _NOT_NEGATIVE,
     "label_smoothing": _SHARE,
+    "distill": (lambda value: isinstance(value, bool), "true or false"),
     "augment": (
         lambda value: value is None or value in AUGMENTATIONS,
         f"one of {', '.join(AUGMENTATIONS)}, or null",

@@ -15,16 +15,19 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches, Images, Splits
 from chita.errors import ChitaError
-from chita.gradual.epoch_batches import Feed, drawing, seed_of
+from chita.gradual.epoch_batches import Feed
 from chita.gradual.epoch_file import EpochFile, FinishedEpochs
 from chita.gradual.history import EpochRow, History
+from chita.gradual.objective import Objective, cross_entropy, distillation
 from chita.gradual.recipe import GradualRecipe
 from chita.gradual.registry import get_method, make_sparsifier
 from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
-from chita.gradual.step import Pass, Step, fastest
+from chita.gradual.step import Step
 from chita.model.accuracy import accuracy
 from chita.model.forward import convolution_trials, device_of, modes_restored
+from chita.model.seeds import drawing, seed_of
+from chita.model.training_step import Pass, average, fastest
 from chita.model.weights import Patterns
 from chita.pruning.resume import fingerprint
 from chita.solver.ranks import Ranks, joined_ranks
@@ -58,7 +61,8 @@ def train_sparse(
     identical bits, also after a training was killed and resumed.
 
     Args:
-        model: the trained model; a method that trains from scratch initialises it first.
+        model: the trained model; a method that trains from scratch initialises it first. With
+            `recipe.distill`, a copy of the model as given is the teacher.
         data: the training images, and the test images for the accuracy after each epoch.
         recipe: the training recipe.
         method: a name in `chita.gradual.registry.METHODS`, or "dense", with a sparsity of 0.
@@ -104,8 +108,6 @@ class Training:
         self.place = device_of(model)
         self.schedule = recipe.schedule(sparsity)
         self.from_scratch = get_method(method).from_scratch
-        if self.from_scratch:
-            initialise(model, torch.Generator(self.place).manual_seed(seed))
         self.feed = Feed(
             data.train,
             recipe.batch_size,
@@ -114,6 +116,10 @@ class Training:
             device=self.place,
             ranks=ranks,
         )
+        self.objective = self.make_objective()
+        self.teacher = fingerprint(model.state_dict().items()) if recipe.distill else None
+        if self.from_scratch:
+            initialise(model, torch.Generator(self.place).manual_seed(seed))
         self.test = Batches(data.test, min(TEST_BATCH, 4 * recipe.batch_size), device=self.place)
         self.optimizer = self.make_optimizer()
         self.sparsifier = self.make_sparsifier()
@@ -128,11 +134,17 @@ class Training:
             self.sparsifier,
             parameters=self.parameters,
             data=data.train,
-            label_smoothing=recipe.label_smoothing,
+            objective=self.objective,
         )
         self.fast_step: Pass | None = None  # created with the first batch
         self.rows: list[EpochRow] = []
         self.epoch_file: EpochFile | None = None
+
+    def make_objective(self) -> Objective:
+        if not self.recipe.distill:
+            return cross_entropy(self.recipe.label_smoothing)
+        example, _ = next(iter(self.feed.calibration(0)))
+        return distillation(self.model, example)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(
@@ -169,6 +181,7 @@ class Training:
             "device": self.place.type,
             "ranks": self.ranks.size,
             "the fingerprint of the model at the start": start,
+            "the fingerprint of the teacher": self.teacher,
             "the fingerprint of the training images": _fingerprint(self.data.train),
             "the fingerprint of the test images": _fingerprint(self.data.test),
         }
@@ -233,12 +246,12 @@ class Training:
             self.set_rate(epoch + number / steps)
             self.fast_step = self.fast_step or fastest(self.step, images, labels)
             total += self.fast_step(images, labels)
-            self.average([p.grad for p in self.parameters if p.grad is not None])
+            average(self.ranks, [p.grad for p in self.parameters if p.grad is not None])
             self.optimizer.step()
             self.sparsifier.after_step()
             if progress is not None:
                 progress(epoch * steps + number + 1, self.recipe.epochs * steps)
-        self.average([buffer for buffer in self.model.buffers() if buffer.is_floating_point()])
+        average(self.ranks, [b for b in self.model.buffers() if b.is_floating_point()])
         loss = float(self.ranks.sum(total)) / (steps * self.ranks.size)
         if not math.isfinite(loss):
             raise ChitaError(
@@ -259,17 +272,6 @@ class Training:
         rate = self.learning_rate(epoch)
         for group, ratio in zip(self.optimizer.param_groups, self.ratios, strict=True):
             group["lr"] = ratio * rate
-
-    @torch.no_grad()
-    def average(self, tensors: list[Tensor]) -> None:
-        """Replace each tensor by its mean over the ranks, in one reduction."""
-        if self.ranks.size == 1 or not tensors:
-            return
-        mean = self.ranks.sum(torch.cat([tensor.flatten() for tensor in tensors]))
-        mean /= self.ranks.size
-        parts = torch.split(mean, [tensor.numel() for tensor in tensors])
-        for tensor, part in zip(tensors, parts, strict=True):
-            tensor.copy_(part.view_as(tensor))
 
     @torch.no_grad()
     def effective_vector(self) -> Tensor:

@@ -49,11 +49,19 @@ QUICK_SETTINGS: Settings = {
 
 @dataclass(frozen=True)
 class Gradual:
-    """All methods at the sparsities of the paper's ResNet50, trained for `epochs` epochs each."""
+    """All methods at the sparsities of the paper's ResNet50, trained for `epochs` epochs each.
+
+    Attributes:
+        sparsities: the sparsities.
+        epochs: the epochs of each training.
+        settings: settings of methods by name.
+        distill: whether all methods train on the outputs of the dense network, without labels.
+    """
 
     sparsities: Sequence[float] = (0.9, 0.95, 0.98)
     epochs: int = 20
     settings: Settings = field(default_factory=lambda: SETTINGS)
+    distill: bool = False
 
     def cells(self, bench: Bench) -> list[Cell]:
         """Return the cells of one seed after the other, with the methods in registration order.
@@ -61,7 +69,8 @@ class Gradual:
         The reference does not depend on the sparsity and has one cell for each seed.
         """
         subject = bench.subject("resnet20")
-        recipe = replace(shipped_recipe(subject.network.name), epochs=self.epochs)
+        recipe = shipped_recipe(subject.network.name)
+        recipe = replace(recipe, epochs=self.epochs, distill=self.distill)
         points = [
             *((method, sparsity) for method in METHODS for sparsity in self.sparsities),
             *((reference, 0.0) for reference in REFERENCES),
@@ -90,7 +99,7 @@ def _cell(
     sparsity: float,
     seed: int,
 ) -> Cell:
-    key = {
+    key: dict[str, Any] = {
         "bench": "gradual",
         "network": subject.name,
         "method": method,
@@ -98,6 +107,8 @@ def _cell(
         "seed": seed,
         "recipe": {**asdict(recipe), "methods": dict(settings)},
     }
+    if not recipe.distill:  # as in the keys of cells from before this option
+        del key["recipe"]["distill"]
     if method in VERSIONS:
         key["version"] = VERSIONS[method]
 

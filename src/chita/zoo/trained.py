@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-import yaml
 from torch import Tensor, nn
 
 from chita.data import Batches, Splits, image_folder, load
@@ -20,7 +19,7 @@ from chita.data.fetch import Progress
 from chita.errors import ChitaError
 from chita.files.atomic import as_path
 from chita.files.checkpoint import load_checkpoint
-from chita.files.run_folder import CONFIG_FILE, model_file
+from chita.files.run_folder import CONFIG_FILE, config_beside, model_file
 from chita.zoo.networks import NETWORKS, Network, get
 
 IMAGE_FOLDER = "imagefolder:"
@@ -105,8 +104,8 @@ def find_trained(source: str, network: str | None = None) -> tuple[Network, Path
     """Return the network and the checkpoint that `source` refers to.
 
     Args:
-        source: a checkpoint, a run folder of `chita prune` or `chita gradual`, or the name of a
-            network whose weights ship with chita.
+        source: a checkpoint, a run folder of `chita prune`, `chita gradual` or `chita recover`, or
+            the name of a network whose weights ship with chita.
         network: the network of a checkpoint; by default the one in the config.yaml beside it.
     """
     path = model_file(Path(source))
@@ -196,11 +195,10 @@ def _pick_data(network: Network, given: str | None, checkpoint: Path | None) -> 
 
 def _network_of(checkpoint: Path) -> str:
     """Return the network that the configuration beside a checkpoint names."""
-    beside = checkpoint.parent / CONFIG_FILE
-    try:
-        return str(yaml.safe_load(beside.read_text())["network"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+    name = config_beside(checkpoint).get("network")
+    if name is None:
         raise ChitaError(
             f"the network of {checkpoint} is unknown, because no {CONFIG_FILE} beside it names "
             f"one: pass network= (--network), one of {', '.join(NETWORKS)}"
-        ) from None
+        )
+    return str(name)

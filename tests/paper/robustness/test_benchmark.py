@@ -44,7 +44,7 @@ def test_the_report_is_made_of_cells_that_are_kept(
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         calls.append(kwargs["method"])
-        return prune(*args, **kwargs)
+        return prune(*args, **{"recover": False, **kwargs})
 
     prune = module.prune
     monkeypatch.setattr(module, "prune", counted)
