@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.option_declaration import add_options
 from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
+from chita.pruning.setup import Setup
 from chita.solver.ranks import joined_ranks
 
 
@@ -75,6 +77,7 @@ def prune(
     Raises:
         ChitaError: An argument, the model or the data are invalid; the message names the cause.
     """
+    began = time.perf_counter()
     loss = overrides.get("loss")
     function = loss if callable(loss) else None
     config = resolve_config(config, overrides if function is None else {**overrides, "loss": None})
@@ -83,7 +86,8 @@ def prune(
     folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
     with joined_ranks() as ranks, convolution_trials(False):
-        run = Run(model, batches, function, config, ranks, held_out)
+        setup = Setup(model, batches, function, config, ranks, held_out)
+        run = Run(setup, began)
         if folder is not None:
             run.keep_stages(folder, resume=resume)
         return run.all_stages(progress)

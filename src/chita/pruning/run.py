@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import nn
 
-from chita.model.losses import Loss
-from chita.pruning.config import PruneConfig
 from chita.pruning.recovery.snapshot import Snapshot, load_tensors, other_tensors
 from chita.pruning.repair import repair
 from chita.pruning.result import PruneResult
@@ -22,23 +17,18 @@ from chita.pruning.schedule import StagePath
 from chita.pruning.setup import Setup
 from chita.pruning.stage import Stage
 from chita.report.progress import StageBar, stage_bar
-from chita.solver.ranks import ALONE, Ranks
 
 
 class Run:
-    """One call of `chita.prune`."""
+    """One call of `chita.prune`.
 
-    def __init__(
-        self,
-        model: nn.Module,
-        batches: Iterable[Any],
-        loss: Loss | None,
-        config: PruneConfig,
-        ranks: Ranks = ALONE,
-        held_out: Iterable[Any] | None = None,
-    ) -> None:
-        self.began = time.perf_counter()
-        self.setup = setup = Setup(model, batches, loss, config, ranks, held_out)
+    Args:
+        setup: the parts of the run.
+        began: when the call began, by `time.perf_counter`.
+    """
+
+    def __init__(self, setup: Setup, began: float) -> None:
+        self.setup, self.began = setup, began
         self.stage = Stage(setup)
         self.rows: list[StageRow] = []
         weights = setup.weights

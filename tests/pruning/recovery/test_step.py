@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
-from chita.pruning.recovery.step import LEAST_CAST, RecoveryStep, tensors_in
+from chita.model.batch import Batch, tensors_of
+from chita.pruning.recovery.step import LEAST_CAST, RecoveryStep
 from tests.support.pruning import numbers, points, seeded, tiny
 from tests.support.recovering import Tokens, halved, lesson_of, padded
 
@@ -27,7 +27,7 @@ def test_the_gradients_are_those_of_the_objective() -> None:
     loss = lesson.objective(pruned, batch)
     truth = torch.autograd.grad(loss, list(pruned.parameters()))
     step = step_of(pruned, lesson.objective, batch[:3])  # another number of samples
-    assert torch.equal(step(*tensors_in(batch)), loss.detach())
+    assert torch.equal(step(*tensors_of(batch.content)), loss.detach())
     for parameter, expected in zip(pruned.parameters(), truth, strict=True):
         torch.testing.assert_close(parameter.grad, expected)
 
@@ -47,7 +47,7 @@ def test_a_batch_keeps_its_form() -> None:
         out: Tensor = batch.outputs(given).logits.sum()
         return out
 
-    step_of(model, objective, Batch(content, 6))(*tensors_in(Batch(content, 6)[2:5]))
+    step_of(model, objective, Batch(content, 6))(*tensors_of(Batch(content, 6)[2:5].content))
     (batch,) = seen
     assert batch.size == 3
     assert isinstance(batch.content, tuple)
@@ -71,7 +71,7 @@ def test_images_have_their_channels_last_and_the_same_gradients() -> None:
 
     (truth,) = torch.autograd.grad(model(images).square().mean(), [model.weight])
     batch = Batch(((images,), ()), 5)
-    step_of(model, objective, batch)(*tensors_in(batch))
+    step_of(model, objective, batch)(*tensors_of(batch.content))
     assert formats == [True]
     torch.testing.assert_close(model.weight.grad, truth)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch, map_tensors, tensors_of
+from chita.model.batch import Batch, map_tensors
 from chita.model.forward import device_of
 from chita.model.training_step import TrainingStep
 
@@ -76,8 +76,3 @@ def _fast_format(tensor: Tensor) -> Tensor:
     if tensor.ndim == 4 and tensor.is_floating_point():
         return tensor.contiguous(memory_format=torch.channels_last)
     return tensor
-
-
-def tensors_in(batch: Batch) -> list[Tensor]:
-    """Return the tensors of a batch, as `RecoveryStep` takes them."""
-    return tensors_of(batch.content)

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
+from chita.model.batch import Batch, tensors_of
 from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
 from chita.model.seeds import drawing, generator_of, seed_of
 from chita.model.training_step import Pass, average, fastest
 from chita.pruning.recovery.objective import Lesson
-from chita.pruning.recovery.step import RecoveryStep, tensors_in
+from chita.pruning.recovery.step import RecoveryStep
 from chita.pruning.recovery.updates import Masks, RelativeAdam, rate_at, relative_scales
 from chita.solver.ranks import ALONE, Ranks
 
@@ -100,7 +100,7 @@ class RecoveryTraining:
 
     def _gradients(self, batch: Batch) -> Tensor:
         """Compute the gradients of a batch, averaged over the ranks, and return its loss."""
-        tensors = tensors_in(batch)
+        tensors = tensors_of(batch.content)
         for layer in self._batch_norm:
             layer.train(batch.size > 1)  # one sample has no statistics
         if self._step is None:
