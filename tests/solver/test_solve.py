@@ -181,3 +181,40 @@ def test_a_numpy_integer_will_do_for_k() -> None:
     solution = solve(**{**GOOD, "k": np.int64(2)})
     assert len(solution.support) == 2
     assert {field.name for field in fields(solution)} >= {"w", "support", "history"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lam": 10**400},
+        {"alpha": 10**400},
+        {"gamma": 10**400},
+        {"active": float("nan")},
+        {"tol": True},
+        {"layers": 5},
+        {"layers": [True] * 60},
+        {"block_size": True},
+        {"k": True},
+        {"method": []},
+        {"A": torch.randn(20, 60).to_sparse()},
+        {"A": torch.randn(20, 60).to_sparse_csr()},
+        {"A": torch.randn(20, 60, device="meta"), "w0": torch.randn(60, device="meta")},
+        {"w0": torch.randn(60).to_sparse()},
+    ],
+    ids=lambda change: "-".join(change),
+)
+def test_arguments_of_wrong_types(change: dict[str, Any]) -> None:
+    A, w0 = data()
+    with pytest.raises(ChitaError, match=naming(next(iter(change)))):
+        solve(**{"A": A, "w0": w0, "k": 12, "lam": 0.05, **change})
+
+
+def test_a_nested_tensor_is_refused() -> None:
+    rows = torch.nested.nested_tensor([torch.randn(60), torch.randn(60)])
+    with pytest.raises(ChitaError, match=naming("A", "nested")):
+        solve(rows, torch.randn(60), 12, lam=0.05)
+
+
+def test_more_shrinking_supports_than_weights_end() -> None:
+    A, w0 = data()
+    assert solve(A, w0, 3, lam=0.05, continuation=10**9).objective > 0

@@ -150,3 +150,26 @@ def test_entries_that_are_not_finite_are_an_error(value: float, place: tuple[int
 def test_a_ridge_that_overflows_times_n_is_an_error() -> None:
     with pytest.raises(ChitaError, match=naming("lam", 1e308)):
         solve(torch.ones(20, 4), torch.ones(4), 2, lam=1e308)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("s", [1e12, 1e16, 1e30])
+@pytest.mark.parametrize("k", [12, 30])
+def test_large_values_in_float32_give_the_loss_of_float64(method: Any, s: float, k: int) -> None:
+    """The ridge is next to nothing beside A; all that is left is the rounding of the weights."""
+    A, w0 = drawn(0, 20, 40, torch.float32)
+    A = s * A
+    dense = Dense(A.double().numpy(), w0.double().numpy(), LAM, ALPHA)
+    start = dense.objective(torch.where(w0.abs() >= w0.abs().sort().values[-k], w0, 0).numpy())
+    found = [solve(A.to(t), w0.to(t), k, lam=LAM, alpha=ALPHA, method=method)
+             for t in (torch.float32, torch.float64)]  # fmt: skip
+    reached = [dense.objective(solution.w.double().numpy()) / start for solution in found]
+    assert reached[0] <= reached[1] * (1 + 1e-4) + 1e-10
+
+
+def test_autocast_does_not_reach_the_solver() -> None:
+    A, w0 = drawn(0, 20, 40, torch.float32)
+    plain = [solve(A, w0, 12, lam=LAM, alpha=ALPHA, method=method) for method in METHODS]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = [solve(A, w0, 12, lam=LAM, alpha=ALPHA, method=method) for method in METHODS]
+    assert all(torch.equal(one.w, other.w) for one, other in zip(plain, found, strict=True))

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+from torch import Tensor
+
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
 from chita.solver.blocks.coupled import SHARE, solve_coupled
 from chita.solver.blocks.independent import (
@@ -17,7 +19,7 @@ from chita.solver.blocks.independent import (
     side_by_side,
     solve_independent,
 )
-from chita.solver.iht_active_set import Refine, shrink_support
+from chita.solver.iht_active_set import Refine, refine_by_backsolve, shrink_support
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
@@ -113,6 +115,28 @@ class SupportThenUpdate:
         if options.block_sweeps:
             return solve_coupled(problem, x, batches, rules, options, trace)
         return x, settled
+
+
+@dataclass(frozen=True)
+class UpdateOnly:
+    """The exact minimiser on a given support, without blocks.
+
+    It serves several lambdas with one support, whose Gram product the matrix caches. Its history
+    starts with w0 on that support.
+
+    Attributes:
+        support: the columns of this rank that are kept, sorted.
+    """
+
+    support: Tensor
+
+    def run(
+        self, problem: Problem, k: int, layout: Layout, options: Options, trace: Trace
+    ) -> tuple[Iterate, bool]:
+        x = problem.unmoved(self.support)
+        trace.history.append(x.objective)
+        x = refine_by_backsolve(problem, x, options, trace)
+        return problem.at(x.w, x.support), True
 
 
 def _under(rule: BatchRule, options: Options) -> BatchSolver:

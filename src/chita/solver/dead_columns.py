@@ -124,7 +124,13 @@ class DeadColumns:
         return w0.masked_fill(self.columns, 0.0) if self.count else w0
 
     def complete(
-        self, support: Tensor, w0: Tensor, *, constraint: Constraint, ranks: Ranks = ALONE
+        self,
+        support: Tensor,
+        w0: Tensor,
+        *,
+        constraint: Constraint,
+        ranks: Ranks = ALONE,
+        moves: bool = True,
     ) -> Tensor:
         """Exchange the dead columns of a support for those with the largest weights.
 
@@ -133,11 +139,14 @@ class DeadColumns:
             w0: (p,), the weights that are compared.
             constraint: the allowed supports.
             ranks: the ranks that share the columns.
+            moves: whether the weights of live columns move. Otherwise those that are zero in w0
+                stay zero, and are exchanged as well.
         """
-        if not self.count or not ranks.total(int(self.columns[support].sum())):
+        stays = ~self.columns[support] if moves else ~self.columns[support] & (w0[support] != 0)
+        if not self.count or not ranks.total(int((~stays).sum())):
             return support
         size = torch.where(self.columns, w0.abs(), 0.0)
-        size[support[~self.columns[support]]] = torch.inf
+        size[support[stays]] = torch.inf
         return constraint.largest(size, ranks.total(len(support)), ranks)
 
     def restore(self, w: Tensor, support: Tensor, w0: Tensor) -> Tensor:

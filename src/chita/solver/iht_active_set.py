@@ -32,6 +32,7 @@ def shrink_support(problem: Problem, x: Iterate, steps: int) -> Iterate:
     widest = max(k, int(WIDEST * problem.p))
     if steps == 0 or k in (0, widest):
         return x
+    steps = min(steps, widest - k)  # more would repeat sizes
     point = problem.start(widest)
     for step in range(1, steps + 1):
         point = backsolve(problem, point).point

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, get_args
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, is_finite, is_number
 
 Refinement = Literal["cd", "bso"]
 Step = Literal["paper", "lipschitz", "backtracking"]
@@ -63,7 +63,7 @@ class Options:
                 raise ChitaError(f"{name} must be an integer of at least {least}, got {value!r}")
         for name in ("gamma", "active", "tol"):
             value = getattr(self, name)
-            if not isinstance(value, Real) or value == float("inf"):
+            if not (is_number(value) and is_finite(value)):
                 raise ChitaError(f"{name} must be a finite number, got {value!r}")
         if not self.gamma > 1:
             raise ChitaError(f"gamma must be greater than 1, got {self.gamma!r}")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, is_count, is_finite, is_natural, is_one_of
 from chita.solver.algorithm import Algorithm, Layout, SupportThenUpdate
 from chita.solver.backsolve import SINGULAR
 from chita.solver.blocks.batched_problem import BatchedPoint, BatchedProblem, BatchedSolution
@@ -26,6 +25,7 @@ from chita.solver.iht_active_set import (
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
+from chita.solver.precision import without_autocast
 from chita.solver.problem import Iterate, Problem
 
 logger = logging.getLogger(__name__)
@@ -134,6 +134,7 @@ def _checked(algorithm: Algorithm, found: Any) -> tuple[Iterate, bool]:
 
 
 @torch.no_grad()
+@without_autocast()
 def solve(
     A: Any,
     w0: Any,
@@ -179,6 +180,10 @@ def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:
         rows, start = torch.as_tensor(A), torch.as_tensor(w0)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ChitaError(f"A and w0 must be arrays or tensors: {error}") from error
+    if not (_is_plain(rows) and _is_plain(start)):
+        raise ChitaError(
+            f"A and w0 must be dense tensors with values, got A {_kind(rows)} and w0 {_kind(start)}"
+        )
     if rows.ndim != 2 or start.shape != rows.shape[1:] or 0 in rows.shape:
         raise ChitaError(
             "A must be n x p and w0 of length p, got shapes "
@@ -196,15 +201,15 @@ def _as_matrix(A: Any, w0: Any) -> tuple[GradientMatrix, Tensor]:
 def _check(
     matrix: GradientMatrix, w0: Tensor, k: int, lam: float, alpha: float, method: str
 ) -> None:
-    if not isinstance(k, (int, np.integer)) or not 0 <= k <= matrix.p:
+    if not is_natural(k) or k > matrix.p:
         raise ChitaError(f"k must be an integer from 0 to p = {matrix.p}, got {k!r}")
-    if not (_is_finite(lam) and lam >= 0):
+    if not (is_finite(lam) and lam >= 0):
         raise ChitaError(f"lam must be a finite number of at least 0, got {lam!r}")
-    if not _is_finite(matrix.n * float(lam)):
+    if not is_finite(matrix.n * float(lam)):
         raise ChitaError(f"lam times n = {matrix.n} must be finite, got lam={lam!r}")
-    if not _is_finite(alpha):
+    if not is_finite(alpha):
         raise ChitaError(f"alpha must be a finite number, got {alpha!r}")
-    if method not in get_args(Solver):
+    if not is_one_of(method, get_args(Solver)):
         raise ChitaError(f"method must be one of {get_args(Solver)}, got {method!r}")
     if not bool(w0.isfinite().all()):
         raise ChitaError("w0 holds NaN or infinite values")
@@ -212,20 +217,23 @@ def _check(
         raise ChitaError("A holds NaN or infinite values")
 
 
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except (TypeError, ValueError):
-        return False
+def _is_plain(tensor: Tensor) -> bool:
+    """Return whether a tensor has its values in memory: not sparse, nested, quantized or meta."""
+    special = tensor.is_meta or tensor.is_nested or tensor.is_quantized
+    return tensor.layout == torch.strided and not special
+
+
+def _kind(tensor: Tensor) -> str:
+    kind = "nested" if tensor.is_nested else str(tensor.layout)
+    return f"{tensor.dtype}, {kind}, on {tensor.device}"
 
 
 def _layout(p: int, layers: Sequence[int] | None, block_size: int | None) -> Layout:
-    layers = [p] if layers is None else list(layers)
-    sizes = layers if block_size is None else [*layers, block_size]
-    whole = all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes)
-    if not whole or sum(layers) != p:
+    sizes = [p] if layers is None else list(layers) if isinstance(layers, Iterable) else []
+    whole = all(map(is_count, sizes)) and sum(sizes) == p
+    if not whole or not (block_size is None or is_count(block_size)):
         raise ChitaError(
             f"block_size must be an integer of at least 1 and layers must add up to p = {p}, "
             f"got block_size={block_size!r} and layers={layers!r}"
         )
-    return Layout(tuple(layers), block_size)
+    return Layout(tuple(sizes), block_size)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from chita.curvature.layer_inputs import LayerInputs
 from chita.errors import ChitaError
 from chita.methods import METHODS
 from chita.solver.algorithm import Layout
@@ -40,8 +41,12 @@ OPTIONS: list[dict[str, Any]] = [
     {"block_sweeps": 3},
 ]
 
-# L-OBS takes no gradients: see the tests of chita.prune.
-NAMES = sorted(name for name, m in METHODS.items() if m.constrained and name != "l-obs")
+# Methods that use the inputs of layers take no gradients: see the tests of chita.prune.
+NAMES = sorted(
+    name
+    for name, m in METHODS.items()
+    if m.constrained and not issubclass(m.curvature, LayerInputs)
+)
 
 
 def check_allowed(constraint: Constraint, support: torch.Tensor, k: int) -> None:

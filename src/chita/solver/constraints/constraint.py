@@ -24,7 +24,11 @@ def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
     if k == 0:
         return torch.empty(0, dtype=torch.int64, device=x.device)
     magnitude = x.abs()
-    smallest = _kth_largest(magnitude, k, ranks)
+    return keep_from(magnitude, _kth_largest(magnitude, k, ranks), k, ranks).nonzero().squeeze(1)
+
+
+def keep_from(magnitude: Tensor, smallest: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
+    """Return the mask of the k largest of (p,) numbers, given the k-th largest of all ranks."""
     kept = magnitude >= smallest
     surplus = ranks.total(int(kept.sum())) - k
     if surplus:
@@ -32,7 +36,7 @@ def top_k(x: Tensor, k: int, ranks: Ranks = ALONE) -> Tensor:
         later = ranks.total(len(ties)) - ranks.before(len(ties)) - len(ties)
         dropped = min(max(surplus - later, 0), len(ties))
         kept[ties[len(ties) - dropped :]] = False
-    return kept.nonzero().squeeze(1)
+    return kept
 
 
 def hard_threshold(x: Tensor, k: int) -> tuple[Tensor, Tensor]:

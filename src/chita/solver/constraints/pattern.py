@@ -33,6 +33,11 @@ class Pattern(ABC):
     def cut(self, matrix: Tensor) -> Tensor:
         """Return the entries of a matrix (outputs, inputs) by group, (G, size of a group)."""
 
+    @property
+    @abstractmethod
+    def unit(self) -> int:
+        """The number of weights that are kept or removed together."""
+
     @abstractmethod
     def kept(self, p: int, k: int) -> int:
         """Return the number of p weights that are kept when k are requested."""
@@ -62,6 +67,10 @@ class NM(Pattern):
     def cut(self, matrix: Tensor) -> Tensor:
         return matrix.reshape(-1, self.m)
 
+    @property
+    def unit(self) -> int:
+        return 1
+
     def kept(self, p: int, k: int) -> int:
         return max(k, p // self.m * self.n)
 
@@ -86,9 +95,12 @@ class TileShape(Pattern):
         tiles = matrix.reshape(outputs // rows, rows, inputs // columns, columns)
         return tiles.transpose(1, 2).reshape(-1, rows * columns)
 
+    @property
+    def unit(self) -> int:
+        return self.rows * self.columns
+
     def kept(self, p: int, k: int) -> int:
-        size = self.rows * self.columns
-        return k // size * size
+        return k // self.unit * self.unit
 
     def constraint(self, ids: Tensor) -> Tiles:
         return Tiles(ids)

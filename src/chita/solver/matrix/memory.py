@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -34,8 +35,10 @@ def parse_bytes(name: str, given: Any) -> int:
     if isinstance(given, Integral) and not isinstance(given, bool) and int(given) > 0:
         return int(given)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", str(given).strip().upper())
-    if isinstance(given, str) and match and match[2] in UNITS and float(match[1]) > 0:
-        return int(float(match[1]) * UNITS[match[2]])
+    if isinstance(given, str) and match and match[2] in UNITS:
+        size = float(match[1]) * UNITS[match[2]]
+        if 0 < size < math.inf:
+            return int(size)
     raise ChitaError(f"{name} must be a size such as '8GB', '1.5GiB' or 2000000000, got {given!r}")
 
 
@@ -45,6 +48,32 @@ def format_bytes(count: float) -> str:
         if count >= UNITS[unit]:
             return f"{count / UNITS[unit]:.3g} {unit}"
     return f"{count:.0f} B"
+
+
+_TRIED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) *([KMGT]i?B|bytes)", re.I)
+_NO_MEMORY = "can't allocate memory"  # a part of the message of torch's RuntimeError
+
+
+def describe_shortage(error: BaseException) -> str | None:
+    """Return in one line how much memory was needed; None if the error has another cause.
+
+    Args:
+        error: MemoryError of Python or numpy, or an error of torch's allocators.
+    """
+    text = str(error)
+    on_gpu = isinstance(error, torch.cuda.OutOfMemoryError)
+    if not (on_gpu or isinstance(error, MemoryError) or _NO_MEMORY in text):
+        return None
+    found = _TRIED.search(text)
+    if found is None:
+        return "there is not enough memory"
+    unit = "B" if found[2] == "bytes" else found[2].upper()
+    needed = float(found[1]) * UNITS[unit]
+    free = free_bytes(torch.device("cuda" if on_gpu else "cpu"))
+    why = "more than the limits of this process allow"
+    if free is not None and free < needed:
+        why = f"and {format_bytes(free)} are free"
+    return f"there is not enough memory: a tensor needs {format_bytes(needed)}, {why}"
 
 
 def free_bytes(device: torch.device) -> int | None:

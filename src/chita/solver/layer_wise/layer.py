@@ -1,0 +1,160 @@
+"""The problem of one layer: keep its outputs on the calibration inputs, with k weights.
+
+With M the mean of x x^T over the inputs x, the layer W0 (rows, i) becomes the W that minimises
+
+    Q(W) = 1/2 tr(D H D^T),      D = W - W0,      H = M / m + lambda I
+
+over the allowed supports, where m is the mean of the diagonal of M: lambda is relative to the size
+of the inputs. This is the problem of the paper for n >> p, with a separate A of the same Gram
+matrix for each row: a product with all rows at once replaces one with A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from chita.errors import ChitaError
+from chita.solver.algorithm import Layout
+from chita.solver.constraints.constraint import AnySupport, Constraint
+from chita.solver.constraints.layer_counts import top_k_by_layer, top_k_mask
+from chita.solver.constraints.n_of_m import Groups
+from chita.solver.problem import Problem
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer to prune. Inputs that are always zero are dead: their weights are zero in `w0`.
+
+    Attributes:
+        w0: the weights, (groups, rows, i); zero for dead inputs.
+        hessian: H, (groups, i, i) in float64; its diagonal is positive.
+        squares: the diagonal of M / m, (groups, 1, i) in float64, without the ridge.
+        k: the number of weights to keep.
+        constraint: the allowed supports over the flattened weights.
+    """
+
+    w0: Tensor
+    hessian: Tensor
+    squares: Tensor
+    k: int
+    constraint: Constraint
+
+    @classmethod
+    def build(
+        cls, w0: Tensor, moment: Tensor, *, lam: float, k: int, constraint: Constraint
+    ) -> Layer:
+        """Build the problem from the moments of the inputs.
+
+        Args:
+            w0: the weights of the layer, (size,).
+            moment: the mean of x x^T, (groups, i, i).
+            lam: the ridge relative to the mean of the diagonal of `moment`.
+            k: the number of weights to keep.
+            constraint: the allowed supports of these weights.
+        """
+        diagonal = moment.diagonal(dim1=1, dim2=2).double()
+        unit = diagonal.mean()
+        hessian = moment.double() / torch.where(unit > 0, unit, 1.0)
+        squares = hessian.diagonal(dim1=1, dim2=2)[:, None].clone()
+        dead = diagonal == 0
+        hessian.diagonal(dim1=1, dim2=2).add_(lam + dead.double())
+        w = w0.view(len(moment), -1, moment.shape[-1])
+        return cls(w.masked_fill(dead[:, None], 0.0), hessian, squares, k, constraint)
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """The diagonal of H, (groups, 1, i), in the type of the weights."""
+        return self.hessian.diagonal(dim1=1, dim2=2)[:, None].to(self.w0.dtype)
+
+    @cached_property
+    def products(self) -> Tensor:
+        """H in the type of the weights, for products that need no more precision."""
+        return self.hessian.to(self.w0.dtype)
+
+    @cached_property
+    def factor(self) -> Tensor:
+        """The lower Cholesky factor of H, (groups, i, i).
+
+        Raises:
+            ChitaError: H is singular, which a ridge prevents.
+        """
+        factor: Tensor
+        factor, failed = torch.linalg.cholesky_ex(self.hessian)
+        if bool((failed != 0).any()):
+            raise ChitaError(
+                "ridge must be greater than 0, such as 0.01, for a layer whose inputs are linearly "
+                "dependent"
+            )
+        return factor
+
+    @cached_property
+    def inverse(self) -> Tensor:
+        """H^-1, (groups, i, i)."""
+        return torch.cholesky_inverse(self.factor)
+
+    def pick(self, scores: Tensor) -> Tensor:
+        """Return the allowed support with the largest |scores|, as a mask of the same shape."""
+        if self.whole:
+            return top_k_mask(scores.abs(), self.k)
+        kept = self.constraint.largest(scores.flatten(), self.k)
+        mask = torch.zeros(scores.numel(), dtype=torch.bool, device=scores.device)
+        return mask.index_fill_(0, kept, True).view_as(scores)
+
+    def pick_by_row(self, scores: Tensor) -> Tensor:
+        """Return the largest |scores| of each row, as many in every row, as a mask.
+
+        A pattern decides within its own groups instead. If the rows do not divide k, some rows keep
+        one weight more than others.
+        """
+        if not self.whole:
+            return self.pick(scores)
+        rows = scores.abs().flatten(0, 1)
+        upto = torch.arange(len(rows) + 1, device=rows.device) * self.k // len(rows)
+        order = rows.argsort(dim=1, descending=True, stable=True)
+        places = torch.arange(rows.shape[1], device=rows.device)
+        chosen = places < upto.diff()[:, None]
+        return torch.zeros_like(chosen).scatter_(1, order, chosen).view_as(scores)
+
+    @property
+    def whole(self) -> bool:
+        """Whether any k weights of the layer are allowed."""
+        constraint = self.constraint
+        one_group = isinstance(constraint, Groups) and len(constraint.sizes) == 1
+        return isinstance(constraint, AnySupport) or one_group
+
+    def gradient(self, w: Tensor) -> Tensor:
+        """Return grad Q at w, (groups, rows, i): one product with H."""
+        return (w - self.w0) @ self.products
+
+    def objective(self, w: Tensor) -> float:
+        """Return Q(w), with products in the type of w and sums in float64."""
+        d = w - self.w0.to(w.dtype)
+        return float((d @ self.hessian.to(w.dtype)).mul_(d).sum(dtype=torch.float64)) / 2
+
+
+def layers_of(problem: Problem, k: int, layout: Layout) -> Iterator[Layer]:
+    """Yield the layers of a problem with moments; each keeps the same share of its weights.
+
+    Args:
+        problem: the problem, with the moments of each layer.
+        k: the number of weights that all layers keep together.
+        layout: the sizes of the layers.
+    """
+    kept = top_k_by_layer(problem.w0, k, layout.layers, problem.constraint)
+    start = 0
+    for size, moment in zip(layout.layers, problem.moments, strict=True):
+        index = torch.arange(start, start + size, device=kept.device)
+        count = int(((kept >= start) & (kept < start + size)).sum())
+        yield Layer.build(
+            problem.w0[start : start + size],
+            moment,
+            lam=problem.mu,
+            k=count,
+            constraint=problem.constraint.restrict(index),
+        )
+        start += size

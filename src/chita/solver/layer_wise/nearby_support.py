@@ -1,0 +1,46 @@
+"""The k largest entries of matrices that change a little from one to the next.
+
+The k-th largest magnitude of a whole layer takes longer to find than a product with H. Between two
+iterations it moves little, so that it is searched for among the entries near its last value.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from chita.solver.constraints.constraint import keep_from
+from chita.solver.layer_wise.layer import Layer
+
+BAND = 0.05  # the entries within this relative distance of the last threshold are searched
+
+
+class NearbySupport:
+    """The allowed supports of a layer with the largest entries, for one matrix after the other.
+
+    Args:
+        layer: the layer.
+    """
+
+    def __init__(self, layer: Layer) -> None:
+        self._layer = layer
+        self._threshold: Tensor | None = None
+
+    def pick(self, scores: Tensor) -> Tensor:
+        """Return the mask of the largest |scores|: what `Layer.pick` returns, up to ties."""
+        layer = self._layer
+        if not layer.whole or not 0 < layer.k < scores.numel():
+            return layer.pick(scores)
+        magnitude = scores.abs().flatten()
+        self._threshold = self._find(magnitude)
+        return keep_from(magnitude, self._threshold, layer.k).view_as(scores)
+
+    def _find(self, magnitude: Tensor) -> Tensor:
+        """Return the k-th largest magnitude, a scalar tensor."""
+        if self._threshold is not None:
+            low, high = self._threshold * (1 - BAND), self._threshold * (1 + BAND)
+            above = magnitude > high
+            near = magnitude[(magnitude >= low) & ~above]
+            wanted = self._layer.k - int(above.sum())
+            if 0 < wanted <= len(near):
+                return near.kthvalue(len(near) - wanted + 1).values
+        return magnitude.kthvalue(len(magnitude) - self._layer.k + 1).values

@@ -1,0 +1,61 @@
+"""Solvers for one layer: ADMM with exchanges, and the paper's algorithm 3."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from chita.solver.iht_active_set import iht_cycles
+from chita.solver.layer_wise.admm import admm_support
+from chita.solver.layer_wise.backsolve import backsolve, minimise
+from chita.solver.layer_wise.coordinate_descent import sweep
+from chita.solver.layer_wise.exchange import exchange
+from chita.solver.layer_wise.layer import Layer
+from chita.solver.layer_wise.matrix import LayerMatrix
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Iterate, Problem
+
+STEPS = 15  # of conjugate gradients before the exchanges, which need no exact minimiser
+
+
+def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+    """Find a support by ADMM, improve it by exchanges, and solve on it exactly.
+
+    Args:
+        layer: the layer.
+        options: not used.
+
+    Returns:
+        The weights, (groups, rows, i) in float64, and the mask of the support.
+    """
+    mask = admm_support(layer)
+    w = minimise(layer, mask, layer.w0, STEPS)
+    w, mask = exchange(layer, w, mask)
+    return backsolve(layer, mask, w), mask
+
+
+def solve_by_iht(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+    """Run algorithm 3, IHT with the paper's step size and coordinate descent; then solve exactly.
+
+    The start is P_k(w0) in the metric of the inputs: the weights with the largest |w_j| |x_j|.
+
+    Args:
+        layer: the layer.
+        options: the options of the paper's algorithms.
+
+    Returns:
+        The weights, (groups, rows, i) in float64, and the mask of the support.
+    """
+    matrix = LayerMatrix(layer)
+
+    def descend(problem: Problem, x: Iterate, options: Options, trace: Trace) -> Iterate:
+        w, mask = matrix.weights(x.w), matrix.mask(x.support)
+        for _ in range(options.t_cd):
+            w = sweep(layer, w, mask)
+        point = problem.at(matrix.scaled(w), x.support)
+        trace.history.append(point.objective)
+        return point if point.objective < x.objective else x
+
+    problem = matrix.problem(layer)
+    x, _ = iht_cycles(problem, problem.start(layer.k), options, descend, Trace(options.iterations))
+    mask = matrix.mask(x.support)
+    return backsolve(layer, mask, matrix.weights(x.w)), mask
