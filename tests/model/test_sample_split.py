@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from chita.model.sample_keys import KEYS
-from chita.model.sample_source import FEW, NOTHING_HELD_OUT, SampleSplit, split_keys
+from chita.model.sample_split import FEW, NOTHING_HELD_OUT, SampleSplit, split_keys
 
 COUNTS = st.lists(st.integers(0, 20), min_size=1, max_size=3)
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-import chita
 from chita.errors import ChitaError
-from chita.model.weights import Weights, apply_masks
+from chita.model.weights import Weights
 from tests.support.messages import naming
 
 
@@ -136,64 +135,10 @@ def test_a_failed_replacement_changes_nothing() -> None:
     assert not bool(weights.vector().any())
 
 
-def test_masks_zero_what_they_drop() -> None:
-    model = nn.Linear(3, 2)
-    kept, bias = model.weight.detach().clone(), model.bias.detach().clone()
-    mask = torch.tensor([[True, False, True], [False, True, False]])
-    apply_masks(model, {"weight": mask})
-    assert torch.equal(model.weight, torch.where(mask, kept, 0.0))
-    assert torch.equal(model.bias, bias)
-    assert model.weight.requires_grad
-
-
-def test_pruned_weights_have_no_sign() -> None:
-    """-0.0 is equal to zero, and yet has a bit that files must keep."""
+def test_replaced_weights_have_no_negative_zero() -> None:
     model = nn.Linear(3, 2, bias=False)
-    with torch.no_grad():
-        model.weight.fill_(-1.0)
-    apply_masks(model, {"weight": torch.zeros(2, 3, dtype=torch.bool)})
-    assert not torch.signbit(model.weight).any()
     Weights(model).replace(torch.tensor([-0.0, 0.0, -1.0, -0.0, 2.0, 0.0]))
     assert torch.signbit(model.weight).flatten().tolist() == [False, False, True, *[False] * 3]
-
-
-def test_masks_go_by_either_name_of_a_tied_weight() -> None:
-    model = tied()
-    apply_masks(model, {"second.weight": torch.zeros(4, 4, dtype=torch.bool)})
-    assert not bool(model.first.weight.any())
-
-
-@pytest.mark.parametrize(
-    ("name", "mask", "message"),
-    [
-        ("fc.weight", torch.ones(3, 5, dtype=torch.bool), naming("masks", "fc.weight")),
-        (
-            "3.weight",
-            torch.ones(5, 3, dtype=torch.bool),
-            naming("mask", "3.weight", "(3, 5)", "(5, 3)"),
-        ),
-        ("3.weight", torch.ones(3, 5), naming("mask", "3.weight", "bool", torch.float32)),
-        ("3.weight", [True] * 15, naming("mask", "3.weight", "bool", "list")),
-    ],
-)
-def test_a_wrong_mask_changes_nothing(name: str, mask: Any, message: str) -> None:
-    model = network()
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    masks = {"0.weight": torch.zeros(4, 1, 3, 3, dtype=torch.bool), name: mask}
-    with pytest.raises(ChitaError, match=message):
-        apply_masks(model, masks)
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-
-
-def test_what_holds_no_masks_is_named() -> None:
-    model: Any = network()
-    result: Any = chita.prune(model, [], sparsity=0.5, method="magnitude", progress=False)
-    with pytest.raises(ChitaError, match=naming("masks", ".masks", "PruneResult")):
-        apply_masks(model, result)
-    with pytest.raises(ChitaError, match=naming("masks", "dict", "NoneType")):
-        apply_masks(model, None)  # type: ignore[arg-type]
-    with pytest.raises(ChitaError, match=naming("model", "torch.nn.Module", "dict")):
-        apply_masks(result.masks, model)
 
 
 def test_weights_without_some_are_laid_out_anew() -> None:

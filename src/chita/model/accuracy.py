@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import describe, parse_batch
+from chita.model.arrays import IGNORED
+from chita.model.batch import describe
 from chita.model.forward import device_of, evaluating, logits_of
-from chita.model.losses import IGNORED
+from chita.model.given_data import read_batches
+from chita.model.losses import labels_for
 from chita.solver.ranks import ALONE, Ranks
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, batches: Iterable[Any], ranks: Ranks = ALONE) -> float:
+def accuracy(model: nn.Module, batches: Any, ranks: Ranks = ALONE) -> float:
     """Return the percentage of answers whose largest output is that of the target class.
 
     Args:
@@ -31,8 +32,8 @@ def accuracy(model: nn.Module, batches: Iterable[Any], ranks: Ranks = ALONE) -> 
     device = device_of(model)
     right = total = 0
     with evaluating(model):
-        for number, given in enumerate(batches):
-            batch = parse_batch(number, given).to(device)
+        for given in read_batches(model, batches):
+            batch = given.to(device)
             if isinstance(batch.content, dict):
                 raise ChitaError("accuracy needs batches of (inputs, classes), got dicts")
             outputs, targets = batch.outputs(model), batch.content[1]
@@ -56,11 +57,13 @@ def count_right(outputs: Any, targets: Any) -> tuple[int, int] | None:
     Args:
         outputs: (B, classes, positions...) with at least two classes, or an object with such
             logits.
-        targets: (B, positions...) integers. Targets that the cross-entropy ignores do not count.
+        targets: (B, positions...) or (B, 1, positions...) integers. Targets that the cross-entropy
+            ignores do not count.
     """
     logits = logits_of(outputs)
     if not isinstance(logits, Tensor) or not isinstance(targets, Tensor) or logits.ndim < 2:
         return None
+    targets = labels_for(logits, targets)
     answers = logits.shape[:1] + logits.shape[2:]
     if logits.shape[1] < 2 or targets.shape != answers or targets.is_floating_point():
         return None

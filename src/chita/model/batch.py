@@ -6,17 +6,28 @@ Dimension 0 of every tensor is that of the samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, describe_error
+from chita.model.arrays import IGNORED, LABELS, InputSpec, list_depth, to_tensors
 from chita.model.forward import run_model
+from chita.model.token_models import MASK
 
+AS_GIVEN = InputSpec()  # arrays keep their types
 # The errors of functions that the samples do not fit; other errors are passed on unchanged.
-MISFITS = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ class Batch:
 
     def outputs(self, model: nn.Module) -> Any:
         """Run the model; if it fails, raise a ChitaError with the shapes of the inputs."""
-        inputs = self.inputs
+        inputs = copied(self.inputs)
         try:
             return model(**inputs) if isinstance(inputs, dict) else run_model(model, inputs)
         except (ChitaError, torch.cuda.OutOfMemoryError):
@@ -56,7 +67,10 @@ class Batch:
             given = " and ".join(
                 f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
             )
-            raise ChitaError(f"the model fails on inputs {given}: {error}") from error
+            hint = _type_hint(model, tensors_of(inputs), error)
+            raise ChitaError(
+                f"the model fails on inputs {given}: {describe_error(error)}{hint}"
+            ) from error
 
     @property
     def inputs(self) -> tuple[Any, ...] | dict[str, Any]:
@@ -66,6 +80,14 @@ class Batch:
     def split(self, size: int) -> Iterator[Batch]:
         """Divide the batch into pieces of `size` samples; the last one may be smaller."""
         return (self[start : start + size] for start in range(0, self.size, size))
+
+
+def _type_hint(model: nn.Module, inputs: list[Tensor], error: Exception) -> str:
+    """Return a remedy if the model fails on the data type of its inputs."""
+    dtype = InputSpec.of(model).dtype
+    if "type" not in str(error) or all(tensor.dtype == dtype for tensor in inputs):
+        return ""
+    return f"; the parameters are of type {dtype}: convert the inputs by inputs.to({dtype})"
 
 
 def differ_in_shape(one: Batch, other: Batch) -> bool:
@@ -90,6 +112,16 @@ def map_tensors(function: Callable[[Tensor], Any], nest: Any) -> Any:
     return nest
 
 
+def copied(nest: Any) -> Any:
+    """Copy all tensors of a nest.
+
+    A forward pass or a loss may change its arguments in place. The samples belong to the caller,
+    and later passes read them again. A copy takes little time beside a forward pass, and needs no
+    assumption about when a model changes its inputs.
+    """
+    return map_tensors(Tensor.clone, nest)
+
+
 def tensors_of(nest: Any) -> list[Tensor]:
     """Return the tensors of a nest, in order."""
     found: list[Tensor] = []
@@ -97,24 +129,87 @@ def tensors_of(nest: Any) -> list[Tensor]:
     return found
 
 
-def parse_batch(number: int, given: Any) -> Batch:
-    """Check the user's batch `number` and convert it to a `Batch`, which it may be already."""
+def bytes_of(nest: Any) -> int:
+    """Return the size of all tensors of a nest."""
+    return sum(tensor.nbytes for tensor in tensors_of(nest))
+
+
+def parse_batch(number: int, given: Any, spec: InputSpec = AS_GIVEN) -> Batch:
+    """Check the user's batch `number` and convert it to a `Batch`, which it may be already.
+
+    Args:
+        number: the number of the batch, for messages.
+        given: (inputs, targets), or a dict of keywords; arrays and lists of numbers are converted.
+        spec: what the model takes.
+    """
     if isinstance(given, Batch):
         return given
     content: tuple[tuple[Any, ...], Any] | dict[str, Any]
     if isinstance(given, Mapping):
-        content = dict(given)
+        keywords = to_tensors(given, spec, f"batch {number}")
+        content = {key: widened(x) if key in LABELS else x for key, x in keywords.items()}
+        if spec.predicts:
+            content = _without_padding(content)
     elif isinstance(given, (tuple, list)) and len(given) == 2:
-        inputs, targets = given
+        inputs = to_tensors(given[0], spec, f"batch {number}: inputs")
+        unpadded = replace(spec, tokens=None)
+        targets = widened(to_tensors(given[1], unpadded, f"batch {number}: targets"))
         content = (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), targets)
         for role, nest in (("inputs", inputs), ("targets", targets)):
             if not tensors_of(nest):
                 raise ChitaError(f"batch {number}: {role} hold no tensor, got {describe(nest)}")
     else:
         raise ChitaError(
-            f"batch {number} must be a pair (inputs, targets) or a dict, got {describe(given)}"
+            f"batch {number} must be a pair (inputs, targets) or a dict, got {describe(given)}; "
+            "several inputs are a pair ((a, b), targets), and inputs alone need loss='distill'"
         )
     return Batch(content, sample_count(number, content))
+
+
+def _without_padding(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a language model, whose loss leaves out labels at padding."""
+    mask = content.get(MASK)
+
+    def marked(labels: Any) -> Any:
+        if isinstance(labels, Tensor) and isinstance(mask, Tensor) and labels.shape == mask.shape:
+            return labels.masked_fill(mask == 0, IGNORED)
+        return labels
+
+    return {key: marked(x) if key in LABELS else x for key, x in content.items()}
+
+
+def parse_inputs(number: int, given: Any, spec: InputSpec) -> tuple[tuple[Any, ...], int]:
+    """Return the arguments of the model in the user's batch `number`, and the number of samples.
+
+    Args:
+        number: the number of the batch, for messages.
+        given: inputs, a tuple that starts with them, or a dict of keywords, which is one argument;
+            it may be a `Batch` already.
+        spec: what the model takes.
+    """
+    if isinstance(given, Batch):
+        inputs = given.inputs
+        return inputs if isinstance(inputs, tuple) else (inputs,), given.size
+    if isinstance(given, (tuple, list)) and given and not list_depth(given):
+        given = given[0]
+    given = to_tensors(given, spec, f"batch {number}")
+    inputs = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if not tensors_of(inputs):
+        raise ChitaError(
+            f"batch {number}: loss='distill' needs a tensor, a tuple that starts with the inputs, "
+            f"or a dict of inputs, got {describe(given)}"
+        )
+    return inputs, sample_count(number, inputs)
+
+
+def widened(targets: Any) -> Any:
+    """Convert integer targets to int64, the type that torch's losses take."""
+
+    def convert(tensor: Tensor) -> Tensor:
+        keeps = tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool
+        return tensor if keeps else tensor.long()
+
+    return map_tensors(convert, targets)
 
 
 def sample_count(number: int, content: Any) -> int:
@@ -125,7 +220,8 @@ def sample_count(number: int, content: Any) -> int:
     if len({shape[:1] for shape in shapes}) != 1 or () in shapes:
         raise ChitaError(
             f"batch {number}: every tensor must hold the same number of samples in dimension 0, "
-            f"got the shapes {', '.join(map(str, shapes))}"
+            f"got the shapes {', '.join(map(str, shapes))}; join single samples to batches by "
+            "DataLoader(samples, batch_size=64)"
         )
     return shapes[0][0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,13 +9,14 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from chita.errors import ChitaError
-from chita.model.batch import parse_batch
+from chita.model.batch import Batch
 from chita.model.forward import device_of, modes_restored
+from chita.model.given_data import read_inputs
 from chita.model.layers import batch_norm_layers
 
 
 @torch.no_grad()
-def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
+def reestimate_batch_norm(model: nn.Module, batches: Any) -> None:
     """Set each layer's running mean and variance to their averages over the batches.
 
     Batch norm runs in train mode, and all other layers, such as dropout, in eval mode. Momenta and
@@ -43,7 +43,7 @@ def reestimate_batch_norm(model: nn.Module, batches: Iterable[Any]) -> None:
             layer.momentum = momentum
 
 
-def _run(model: nn.Module, layers: list[_BatchNorm], batches: Iterable[Any]) -> None:
+def _run(model: nn.Module, layers: list[_BatchNorm], batches: Any) -> None:
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # the plain average over all batches
@@ -53,8 +53,8 @@ def _run(model: nn.Module, layers: list[_BatchNorm], batches: Iterable[Any]) -> 
         model.eval()
         for layer in layers:
             layer.train()
-        for number, given in enumerate(batches):
-            parse_batch(number, given).to(device).outputs(model)
+        for inputs, size in read_inputs(model, batches):
+            Batch((inputs, ()), size).to(device).outputs(model)
             seen += 1
     if seen == 0:
         raise ChitaError("batches are empty: batch norm cannot be re-estimated")

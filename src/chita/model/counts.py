@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chita.model.batch import copied
 from chita.model.forward import Example, call, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import kind_of
@@ -84,7 +85,7 @@ def multiply_adds(model: nn.Module, example: Example) -> MultiplyAdds:
 
     layers = [layer for layer in model.modules() if kind_of(layer).multiplies_at is not None]
     with evaluating(model), watching(layers, note):
-        call(model, example)
+        call(model, copied(example))
     return MultiplyAdds(
         dense=sum(positions * weight.numel() for weight, positions in seen),
         pruned=sum(positions * _nonzeros(weight) for weight, positions in seen),

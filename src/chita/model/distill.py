@@ -27,25 +27,30 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, describe, map_tensors, sample_count, tensors_of
-from chita.model.forward import answer_of, device_of, features_of
+from chita.model.arrays import InputSpec
+from chita.model.batch import Batch, map_tensors, parse_inputs, tensors_of
+from chita.model.forward import answer_of, attention_mask, device_of, features_of
+from chita.model.given_data import are_inputs_alone
+from chita.model.named_losses import DISTILL
 from chita.model.sample_stream import SampleStream
 
 logger = logging.getLogger(__name__)
 
+MARGIN = 2.2  # docs/notes.md has the comparison
+TEMPERATURES = (4.0, 16.0)  # the lowest and the highest
+STORED_BYTES = 1 << 20  # larger answers to a sample are computed whenever they are used
 _MOST_IN_BATCH = 1 << 32  # sample numbers reserved for each given batch
 
 
-def distilled(
-    model: nn.Module, batches: Iterable[Any], name: str, seed: int
-) -> tuple[InputStream, Dense]:
+def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[InputStream, Dense]:
     """Return a stream of inputs with the dense network's answers as targets, and that network.
 
     Args:
@@ -57,52 +62,87 @@ def distilled(
             "distill-mse" treats all outputs as features.
         seed: the seed of the random directions.
     """
-    stream = InputStream(batches, seed)
+    stream = InputStream(batches, seed, spec=InputSpec.of(model))
     first = stream.peek()
     if first is None:
-        raise ChitaError("batches holds no samples")
+        raise ChitaError("batches holds no samples; pass at least one")
     stream.dense = Dense(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
+
+
+def default_loss(model: nn.Module, batches: Any) -> str | None:
+    """Return the loss of a run whose loss is not given: "distill" if the data have no targets."""
+    if not are_inputs_alone(model, batches):
+        return None
+    logger.warning(
+        "batches contain inputs alone, so the loss is loss='distill', the divergence from the "
+        "outputs of the dense network; pass (inputs, targets) to use labels"
+    )
+    return DISTILL
 
 
 class InputStream(SampleStream):
     """A stream of inputs; the samples taken from it have the answers of `dense` as targets."""
 
+    labelled = False
     dense: Dense
 
     def parse(self, number: int, given: Any) -> Batch:
         """Return the inputs of a given batch, with a number for each sample as its target."""
         if isinstance(given, Batch):
             return given
-        if isinstance(given, (tuple, list)) and given:
-            given = given[0]
-        inputs = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-        if not tensors_of(inputs):
-            raise ChitaError(
-                f"batch {number}: loss='distill' needs a tensor, a tuple that starts with the "
-                f"inputs, or a dict of inputs, got {describe(given)}"
-            )
-        size = sample_count(number, inputs)
+        inputs, size = parse_inputs(number, given, self.spec)
         numbers = torch.arange(size, device=tensors_of(inputs)[0].device)
         return Batch((inputs, number * _MOST_IN_BATCH + numbers), size)
 
     def prepare(self, piece: Batch) -> Batch:
-        """Add the answers of the dense network."""
+        """Add the answers of the dense network, now or when they are used."""
+        if self.dense.answer_bytes > STORED_BYTES:
+            return Unanswered(piece.content, piece.size, self.dense)
         return self.dense.label(piece)
 
 
+@dataclass(frozen=True)
+class Unanswered(Batch):
+    """Inputs whose answers are too large to keep; each move to a device computes them again.
+
+    A language model answers each token with a score for every word: 200 MB for 1024 tokens.
+    """
+
+    dense: Dense
+
+    def __getitem__(self, part: slice) -> Unanswered:
+        """Return the samples of `part`, as views."""
+        piece = super().__getitem__(part)
+        return Unanswered(piece.content, piece.size, self.dense)
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the samples with the answers on `device`."""
+        return self.dense.label(Batch(self.content, self.size).to(device))
+
+
 class Dense:
-    """The network before pruning, which computes targets and compares answers with them."""
+    """The network before pruning, which computes targets and compares answers with them.
+
+    Attributes:
+        answer_bytes: the size of the answer to one sample.
+    """
 
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._device = device_of(self._model)
         self._start = _mixed(seed)
         outputs, answer, counted = self._answer(first)
+        self.answer_bytes = answer.nbytes // first.size
         classes = answer.shape[-1]
         self._squares = squares or features_of(outputs) is not None or classes == 1
         self._scale = float(_mean(answer.square().sum(-1), counted)) or 1.0
         what = "features" if self._squares else "classes"
         logger.info("distillation treats the model's answer as %d %s", classes, what)
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return the parameters of the network."""
+        return self._model.parameters()
 
     def answers(self, batch: Batch) -> Batch:
         """Return the inputs of `batch` with the answers, and the positions that count."""
@@ -142,6 +182,23 @@ class Dense:
         each = (log_p0.exp() * (log_p0 - log_p)).sum(-1)
         return temperature**2 * _mean(each, counted)
 
+    def temperature(self, targets: Mapping[str, Tensor]) -> float:
+        """Return a temperature for `divergence`: that of a confident network is higher.
+
+        If the largest logit exceeds all others by far, probabilities show little but the class. The
+        temperature reduces the mean difference of the two largest logits to MARGIN. Features have
+        no temperature, and it is 1.
+
+        Args:
+            targets: the targets of `answers` or `label` for some samples.
+        """
+        if self._squares:
+            return 1.0
+        largest = targets["answer"].float().topk(2, -1).values
+        margin = float(_mean(largest[..., 0] - largest[..., 1], targets["counted"].float()))
+        wanted = margin / MARGIN if math.isfinite(margin) else 0.0
+        return min(max(wanted, TEMPERATURES[0]), TEMPERATURES[1])
+
     def row(self, outputs: Any, targets: Mapping[str, Tensor]) -> Tensor:
         """Compute a scalar whose gradient is a row of A and whose value is the entry of c."""
         answer, counted = answer_of(outputs), targets["counted"]
@@ -153,7 +210,7 @@ class Dense:
     @torch.no_grad()
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
         """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
-        batch = batch.to(device_of(self._model))
+        batch = batch.to(self._device)
         inputs = _inputs(batch)
         outputs = Batch((inputs, ()), batch.size).outputs(self._model)
         answer = answer_of(outputs)
@@ -161,11 +218,8 @@ class Dense:
 
     def _counted(self, inputs: tuple[Any, ...], answer: Tensor) -> Tensor:
         """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
-        config = getattr(self._model, "config", None)
-        decoder = "decoder_" if getattr(config, "is_encoder_decoder", False) else ""
-        keywords = inputs[0] if isinstance(inputs[0], Mapping) else {}
-        mask = keywords.get(f"{decoder}attention_mask")
-        if isinstance(mask, Tensor) and answer.ndim == 3 and mask.shape == answer.shape[:2]:
+        mask = attention_mask(self._model, inputs)
+        if mask is not None and answer.ndim == 3 and mask.shape == answer.shape[:2]:
             return mask.to(answer)
         return torch.ones_like(answer[..., 0])
 

@@ -13,6 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from chita.errors import ChitaError
+from chita.model.token_models import DECODER, MASK, has_decoder
 from chita.model.weights import Weights
 
 LOGITS = ("logits", "out")  # names in Hugging Face's models and torchvision's segmentation models
@@ -154,6 +155,19 @@ def answer_of(outputs: Any) -> Tensor:
     if answer.ndim == 1:
         return answer.unsqueeze(1)
     return answer.movedim(1, -1) if answer.ndim > 3 else answer
+
+
+def attention_mask(model: nn.Module, inputs: Any) -> Tensor | None:
+    """Return the attention mask of the positions of the outputs, (B, L), 0 at padding, or None.
+
+    Args:
+        model: the model. That of an encoder and a decoder answers at the positions of the decoder.
+        inputs: its arguments, a tuple that may start with a dict of keywords, or such a dict.
+    """
+    first = inputs[0] if isinstance(inputs, tuple) and inputs else inputs
+    keywords = first if isinstance(first, Mapping) else {}
+    mask = keywords.get(f"{DECODER}{MASK}" if has_decoder(model) else MASK)
+    return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
 
 def _named(outputs: Any, names: tuple[str, ...]) -> Tensor | None:

@@ -25,6 +25,7 @@ from chita.errors import (
     require,
 )
 from chita.model.conv_windows import window_columns
+from chita.model.ties import memory_of
 
 logger = logging.getLogger(__name__)
 
@@ -86,8 +87,7 @@ class LayerKind:
         multiplies_at: where a call multiplies all weights once: at each position of its outputs,
             or of its inputs; None if its multiply-adds cannot be counted.
         columns: (layer, inputs, outputs) of a call -> the vectors that the call multiplies with
-            the weight, in pieces of shape (groups, inputs, N); None if unknown. The weight must
-            have its outputs first.
+            the weight, in pieces of shape (groups, inputs, N); None if unknown.
         is_product: whether a layer is the product y = W x + b at each position, W its `weight`
             (outputs, inputs, 1...) and b its `bias`; None if the kind is not a linear map of this
             form with any kernel. Subclasses of `classes` are not linear maps: they may compute
@@ -185,7 +185,7 @@ def is_product(layer: nn.Module) -> bool:
 def prunable_by_default(model: nn.Module) -> Iterator[nn.Parameter]:
     """Yield the parameters that are pruned by default; a shared one may be yielded twice."""
     dense = {
-        id(parameter): prefix
+        memory_of(parameter): prefix
         for prefix, module in model.named_modules()
         for name, parameter in module.named_parameters(recurse=False)
         if name in kind_of(module).dense
@@ -196,11 +196,11 @@ def prunable_by_default(model: nn.Module) -> Iterator[nn.Parameter]:
             full = f"{prefix}.{name}".removeprefix(".")
             if not isinstance(weight, nn.Parameter):
                 logger.warning("%s is left dense: %s", full, _reason(module, name))
-            elif id(weight) in dense:
+            elif memory_of(weight) in dense:
                 logger.info(
                     "%s is left dense: it is shared with %s; include=%r prunes both",
                     full,
-                    dense[id(weight)],
+                    dense[memory_of(weight)],
                     full,
                 )
             else:
@@ -282,6 +282,7 @@ register_layer(
         applies=_is_transposed_linear,
         axes=inputs_first,
         multiplies_at="outputs",
+        columns=linear_columns,
     )
 )
 # The output projection is a Linear layer.

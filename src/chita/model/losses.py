@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError
-from chita.model.batch import MISFITS, Batch, map_tensors, parse_batch, tensors_of
+from chita.model.arrays import IGNORED
+from chita.model.batch import MISFITS, Batch, copied, map_tensors, tensors_of
 from chita.model.forward import device_of, evaluating, logits_of
+from chita.model.given_data import read_batches
 
 Loss = Callable[[Any, Any], Tensor]
-
-IGNORED = -100  # the target that torch's cross-entropy ignores
 
 
 def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
@@ -28,7 +28,7 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if isinstance(batch.content, dict):
         return _own_loss(model, batch, loss)
     outputs, targets = batch.outputs(model), batch.content[1]
-    if loss is None:
+    if loss is None or loss is cross_entropy:
         return cross_entropy(outputs, targets)
     return scalar(_call(loss, outputs, targets))
 
@@ -36,7 +36,7 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
 def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
     """Call the user's loss; if it fails, raise a ChitaError with the shapes of its arguments."""
     try:
-        return loss(outputs, targets)
+        return loss(outputs, copied(targets))
     except (ChitaError, torch.cuda.OutOfMemoryError):
         raise
     except MISFITS as error:
@@ -51,11 +51,18 @@ def cross_entropy(outputs: Any, targets: Any, reduction: str = "mean") -> Tensor
 
     Args:
         outputs: the outputs of the model, logits or an object that contains them.
-        targets: labels or class probabilities.
+        targets: labels or class probabilities; see `labels_for`.
         reduction: as in torch: "mean" for the mean over the samples, "none" for all values.
     """
     outputs = logits_of(outputs)
+    if isinstance(outputs, Tensor) and outputs.ndim > 1 and outputs.shape[1] == 1:
+        raise ChitaError(
+            "the cross-entropy needs an output for each class, got outputs "
+            f"{_describe(outputs)}; pass loss='bce_with_logits' for two classes, or loss='mse' "
+            "for a regression"
+        )
     try:
+        targets = labels_for(outputs, targets)
         return functional.cross_entropy(outputs, targets, reduction=reduction)
     except torch.cuda.OutOfMemoryError:
         raise
@@ -63,16 +70,34 @@ def cross_entropy(outputs: Any, targets: Any, reduction: str = "mean") -> Tensor
         raise ChitaError(_misfit(outputs, targets, error)) from error
 
 
+def labels_for(outputs: Any, targets: Any) -> Any:
+    """Return labels (B, positions...) for outputs (B, classes, positions...).
+
+    Labels of shape (B, 1, positions...) and truth values are converted; other targets are returned
+    unchanged.
+    """
+    if not (isinstance(outputs, Tensor) and isinstance(targets, Tensor)) or outputs.ndim < 2:
+        return targets
+    if targets.is_floating_point():
+        return targets
+    if targets.shape == (outputs.shape[0], 1, *outputs.shape[2:]):
+        targets = targets.squeeze(1)
+    return targets.long() if targets.dtype == torch.bool else targets
+
+
 def _misfit(outputs: Any, targets: Any, error: Exception) -> str:
     """Return an error message with the reason why the cross-entropy fails, and a remedy."""
     if "out of bounds" in str(error):  # torch's message contains the label
         classes = outputs.shape[1] if outputs.ndim > 1 else len(outputs)
         return f"labels must be from 0 to {classes - 1}, the classes of the outputs: {error}"
-    remedy = "pass another loss="
+    remedy = "pass another loss=, such as loss='mse'"
     if isinstance(outputs, Tensor) and isinstance(targets, Tensor):
-        one_label_each = targets.shape == outputs.shape[:1] + outputs.shape[2:]
-        if one_label_each and targets.dtype not in (torch.int64, torch.uint8):
-            remedy = f"convert the targets to int64, or {remedy}"
+        counts = targets.numel() == outputs[:, :1].numel() if outputs.ndim > 1 else False
+        if counts and targets.dtype not in (torch.int64, torch.uint8):
+            remedy = (
+                "convert labels of classes to int64, as by targets.long() or "
+                f"targets.astype('int64'), or {remedy}"
+            )
     return (
         f"the cross-entropy does not accept outputs {_describe(outputs)} with targets "
         f"{_describe(targets)}; {remedy} ({error})"
@@ -88,7 +113,7 @@ def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tens
         targets: the targets of the same samples.
         rows: R.
     """
-    if loss is None:
+    if loss is None or loss is cross_entropy:
         return _row_cross_entropies(outputs, targets, rows)
 
     def by_row(nest: Any) -> Any:
@@ -96,7 +121,7 @@ def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tens
 
     outputs, targets = by_row(outputs), by_row(targets)
     try:
-        return torch.func.vmap(loss)(outputs, targets)
+        return torch.func.vmap(loss)(outputs, copied(targets))
     except Exception:  # torch cannot vectorise it
 
         def row(nest: Any, r: int) -> Any:
@@ -116,9 +141,9 @@ def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
 
 def scalar(value: Any) -> Tensor:
     """Return `value` if it is a scalar tensor; raise a ChitaError otherwise."""
-    if not isinstance(value, Tensor) or value.ndim != 0:
+    if not isinstance(value, Tensor) or value.ndim != 0 or value.is_complex():
         raise ChitaError(
-            "loss must be a scalar tensor for each mini-batch, got one "
+            "loss must be a real scalar tensor for each mini-batch, got one "
             f"{_describe(value)}; return the mean of a tensor, with no .item()"
         )
     return value
@@ -150,7 +175,7 @@ FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 
 
 @torch.no_grad()
-def mean_loss(model: nn.Module, batches: Iterable[Any], loss: Loss | None = None) -> float:
+def mean_loss(model: nn.Module, batches: Any, loss: Loss | None = None) -> float:
     """Compute the mean loss over the samples of `batches`, in eval mode; NaN without samples.
 
     Args:
@@ -161,8 +186,8 @@ def mean_loss(model: nn.Module, batches: Iterable[Any], loss: Loss | None = None
     device = device_of(model)
     total, samples = 0.0, 0
     with evaluating(model):
-        for number, given in enumerate(batches):
-            batch = parse_batch(number, given).to(device)
+        for given in read_batches(model, batches):
+            batch = given.to(device)
             total += float(batch_loss(model, batch, loss)) * batch.size
             samples += batch.size
     return total / samples if samples else math.nan

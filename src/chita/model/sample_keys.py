@@ -17,12 +17,12 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from chita.model.arrays import LABELS
 from chita.model.batch import Batch
+from chita.model.token_models import DECODER, MASK
 
 KEYS = 2**62  # keys are uniform in [0, KEYS)
 COLUMNS = 2**14  # words that are multiplied at a time: the products take eight bytes each
-MASK, DECODER = "attention_mask", "decoder_"  # keywords of Hugging Face's models
-LABELS = ("label", "labels", "label_ids")
 
 
 class SampleKeys:
@@ -159,7 +159,7 @@ def repeats_samples(batches: Iterable[Any], parse: Parse) -> bool:
         return batches.repeats_samples
     if isinstance(batches, (list, tuple)):
         return True
-    if _is_plain(batches) and not isinstance(batches.dataset, IterableDataset):
+    if is_indexed(batches):
         passes = _fetched_twice(batches)
     else:
         passes = (_first_with_samples(batches, parse) for _ in range(2))
@@ -180,6 +180,11 @@ def known_size(batches: Iterable[Any], parse: Parse) -> int | None:
         )
         return len(sampler) if every and isinstance(sampler, Sized) else None
     return None
+
+
+def is_indexed(batches: Iterable[Any]) -> TypeGuard[DataLoader[Any]]:
+    """Return whether this is a plain DataLoader of a data set that is read by index."""
+    return _is_plain(batches) and not isinstance(batches.dataset, IterableDataset)
 
 
 def _is_plain(batches: Iterable[Any]) -> TypeGuard[DataLoader[Any]]:

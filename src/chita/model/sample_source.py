@@ -6,30 +6,38 @@ A rule on the keys of the samples decides which ones are held out: the same in e
 from __future__ import annotations
 
 import logging
-import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, describe, differ_in_shape, map_tensors, tensors_of
-from chita.model.sample_keys import KEYS, SampleKeys, known_size, order_is_fixed, repeats_samples
+from chita.model.batch import Batch, differ_in_shape, map_tensors, tensors_of
+from chita.model.fingerprint import (
+    MOST_COMPARED,
+    Fingerprinted,
+    batches_fingerprint,
+    loader_fingerprint,
+)
+from chita.model.sample_keys import (
+    SampleKeys,
+    is_indexed,
+    known_size,
+    order_is_fixed,
+    repeats_samples,
+)
+from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit, split_keys
 from chita.solver.matrix.memory import format_bytes, free_bytes
 
 logger = logging.getLogger(__name__)
 
-FEW = 256  # samples that are always counted: random shares of so few are too inexact
-AMPLE = 4  # times the needed samples; a larger data set does not increase a share
-MARGIN = 4  # standard deviations by which a share exceeds the wanted number of samples
-LEAST_PART = 32  # a share for fewer samples might be empty
 KEPT_SHARE = 0.5  # the share of the free memory that stored samples may occupy
 
-READ_ONCE = "{} holds no samples; a list or a DataLoader can be read again"
+READ_ONCE = (
+    "{} gives no samples, or none in a second pass; pass at least one sample, in a list or a "
+    "DataLoader, which can be read again"
+)
 CHANGING = (
     "%s gives other samples each time it is read, as with random augmentation or with padding "
     "without an attention mask; chita keeps the first %d samples and uses them at every "
@@ -37,93 +45,11 @@ CHANGING = (
 )
 
 
-@dataclass(frozen=True)
-class SampleSplit:
-    """Parts of the samples, by their keys.
-
-    Attributes:
-        bounds: part i has the keys from bounds[i - 1], or 0, up to bounds[i]; the rest follows.
-        excluded: keys that belong neither to a part nor to the rest.
-    """
-
-    bounds: tuple[int, ...] = ()
-    excluded: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-
-    @property
-    def rest(self) -> int:
-        """The number of the part that is not held out."""
-        return len(self.bounds)
-
-    def part_of(self, keys: Tensor) -> Tensor:
-        """Return the part of each key, (samples,); -1 for excluded keys."""
-        part = torch.bucketize(keys, torch.tensor(self.bounds, dtype=torch.int64), right=True)
-        return part.masked_fill_(torch.isin(keys, self.excluded), -1)
-
-
-NOTHING_HELD_OUT = SampleSplit()
-
-
-def split_keys(
-    read: Iterable[Tensor], counts: Sequence[int], *, rest: int, size: int | None
-) -> SampleSplit:
-    """Divide the keys so that each part, and the rest, get the wanted numbers of samples.
-
-    If a pass has at most twice the needed samples, all keys are read and every part gets its
-    count, or slightly fewer samples, because samples with equal content stay together. In larger
-    data each part gets a share of the keys that contains enough samples.
-
-    Args:
-        read: the keys of one pass; a long pass is not read to its end.
-        counts: samples wanted in each part.
-        rest: samples wanted beside them.
-        size: samples in a pass, if known.
-    """
-    needed = sum(counts) + rest
-    most = max(2 * needed, FEW)
-    if size is None or size <= most:
-        seen, pieces = 0, [torch.empty(0, dtype=torch.int64)]
-        for keys in read:
-            seen += len(keys)
-            pieces.append(keys)
-            if seen > most:
-                break
-        else:
-            return SampleSplit(_exact_bounds(torch.cat(pieces).sort().values.tolist(), counts))
-        size = most
-    shares = accumulate(_ample_share(count, needed, size) for count in counts)
-    return SampleSplit(tuple(min(math.ceil(share * KEYS), KEYS) for share in shares))
-
-
-def _ample_share(count: int, needed: int, size: int) -> float:
-    """Return a share of the keys that almost certainly contains `count` samples.
-
-    The number of samples in a share varies by about its square root.
-    """
-    if not count:
-        return 0.0
-    likely = max(count + MARGIN * math.sqrt(count), LEAST_PART)
-    return max(count / min(size, AMPLE * needed), likely / size)
-
-
-def _exact_bounds(ordered: list[int], counts: Sequence[int]) -> tuple[int, ...]:
-    """Divide sorted keys by count, with equal keys together and a key in each part."""
-    bounds, start = [], 0
-    for count in counts:
-        end = start + count
-        bound = ordered[end] if end < len(ordered) else KEYS
-        if count and start < len(ordered) and bound == ordered[start]:
-            after = bisect_right(ordered, bound)
-            bound = ordered[after] if after < len(ordered) else KEYS
-        bounds.append(bound)
-        start = bisect_left(ordered, bound)
-    return tuple(bounds)
-
-
 class SampleSource:
     """Batches of a user that are read in several passes.
 
     Args:
-        batches: a list, a DataLoader or another iterable that can be iterated more than once.
+        batches: batches from `as_batches`, which can be iterated more than once.
         parse: converts a given batch, with its number, to a `Batch`.
         seed: the seed of the keys; if given, also of the order in which a list or tuple is read.
         name: the name of the argument, for messages.
@@ -141,16 +67,6 @@ class SampleSource:
         seed: int | None,
         name: str,
     ) -> None:
-        if not isinstance(batches, Iterable):
-            raise ChitaError(
-                f"{name} must be a list or a DataLoader of (inputs, targets) or of dicts, "
-                f"got {describe(batches)}"
-            )
-        if isinstance(batches, Iterator):
-            raise ChitaError(
-                f"{name} is a {type(batches).__name__}, which can be read only once; "
-                "pass a list or a DataLoader"
-            )
         self.name, self.split = name, NOTHING_HELD_OUT
         self.sample: Batch | None = None
         self.batch_size = 1
@@ -162,12 +78,34 @@ class SampleSource:
         self._keys = SampleKeys(0 if seed is None else seed)
         self._counted, self._counted_all = 0, False
         self._shapes_differ = False  # between the batches read so far
+        self._repeats: bool | None = None  # whether every pass has the same samples, once known
         self._unit: int | None = None  # batches are filled to multiples of it if shapes differ
 
     @property
     def order_is_fixed(self) -> bool:
         """Whether every pass is known to give the same samples in the same order."""
         return order_is_fixed(self._batches)
+
+    def fingerprint(self) -> str | None:
+        """Return a hash of all samples; None if they differ in each pass, or may do so."""
+        given = self._batches
+        if isinstance(given, Fingerprinted):
+            return given.fingerprint()
+        if self.order_is_fixed:
+            return batches_fingerprint(batch.content for batch in self._read_all())
+        if is_indexed(given):
+            return loader_fingerprint(given)
+        if not self._repeats:
+            return None
+        return batches_fingerprint(batch.content for batch in self._first_batches())
+
+    def _first_batches(self) -> Iterator[Batch]:
+        read = 0
+        for batch in self._read_all():
+            yield batch
+            read += batch.size
+            if read >= MOST_COMPARED:
+                return
 
     def read(self) -> Iterator[Batch]:
         """Read one pass over the samples that are not held out."""
@@ -201,7 +139,8 @@ class SampleSource:
 
     def hold_out(self, counts: Sequence[int], *, rest: int, unit: int) -> list[list[Batch]]:
         """Hold out parts of the samples; see `SampleStream.hold_out`."""
-        if not repeats_samples(self._batches, self._parse):
+        self._repeats = repeats_samples(self._batches, self._parse)
+        if not self._repeats:
             kept = self._keep(sum(counts) + rest)
             if rest:
                 logger.warning(CHANGING, self.name, kept)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, differ_in_shape, join, parse_batch
-from chita.model.sample_source import READ_ONCE, SampleSource, SampleSplit
+from chita.model.arrays import InputSpec
+from chita.model.batch import (
+    AS_GIVEN,
+    Batch,
+    differ_in_shape,
+    join,
+    parse_batch,
+    tensors_of,
+)
+from chita.model.given_data import as_batches
+from chita.model.sample_source import READ_ONCE, SampleSource
+from chita.model.sample_split import SampleSplit
 
 MOST_AT_ONCE = 256  # samples in a forward pass
 
@@ -19,15 +29,27 @@ class SampleStream:
     """The samples of `batches` in order, again and again.
 
     Args:
-        batches: a list, a DataLoader or another iterable that can be iterated more than once.
-        seed: if given, it draws the order in which a list or tuple is read.
+        batches: data in any form that `as_batches` accepts.
+        seed: if given, it draws the order in which lists, arrays and data sets are read.
         name: the name of the argument, for messages.
+        spec: what the model takes.
+
+    Attributes:
+        labelled: whether the samples have targets.
     """
 
+    labelled = True
+
     def __init__(
-        self, batches: Iterable[Any], seed: int | None = None, name: str = "batches"
+        self,
+        batches: Any,
+        seed: int | None = None,
+        name: str = "batches",
+        spec: InputSpec = AS_GIVEN,
     ) -> None:
-        self._source = SampleSource(batches, self.parse, seed, name)
+        self.spec = spec
+        given = as_batches(batches, spec, name=name, seed=seed, labelled=self.labelled)
+        self._source = SampleSource(given, self.parse, seed, name)
         self._rewind()
 
     @property
@@ -53,6 +75,15 @@ class SampleStream:
         if self.sample is None:
             self.peek()
         return max(least, min(self._source.batch_size, MOST_AT_ONCE))
+
+    def fitting(self, count: int) -> int:
+        """Return how many samples fit into a forward pass, at most `count`: few of many tokens."""
+        if self.sample is None:
+            self.peek()
+        if self.sample is None:
+            return count
+        tensors = tensors_of(self.sample.inputs)
+        return self.spec.fitting(max(tensor.numel() for tensor in tensors), count)
 
     def hold_out(
         self, counts: Sequence[int], chunk: int, *, rest: int, unit: int = 1
@@ -127,9 +158,9 @@ class SampleStream:
         """Return the first batch of a new pass; None if there are no samples."""
         return next(self._source.read(), None)
 
-    def first(self) -> Batch | None:
-        """Return the first batch of each pass; None if there is none or if passes differ."""
-        return self.peek() if self._source.order_is_fixed else None
+    def fingerprint(self) -> str | None:
+        """Return a hash of all samples; None if they differ in each pass."""
+        return self._source.fingerprint()
 
     def one_pass(self) -> Iterator[Batch]:
         """Return all samples that are not held out, once, in the batches that were given."""
@@ -192,7 +223,7 @@ class SampleStream:
 
     def parse(self, number: int, given: Any) -> Batch:
         """Convert one given batch to a `Batch`, which it may be already."""
-        return parse_batch(number, given)
+        return parse_batch(number, given, self.spec)
 
 
 def _size(batches: Sequence[Batch]) -> int:
@@ -206,10 +237,10 @@ def _units_and_rest(batch: Batch, unit: int) -> list[Batch]:
     return [part for part in (batch[:whole], batch[whole:]) if part.size]
 
 
-def first_sample(batches: Any) -> Batch | None:
+def first_sample(batches: Any, spec: InputSpec) -> Batch | None:
     """Return the first sample, for methods that need no data; None if there is none."""
     try:
-        stream = SampleStream(batches)
+        stream = SampleStream(batches, spec=spec)
         stream.peek()
     except ChitaError:
         return None

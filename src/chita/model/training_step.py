@@ -111,6 +111,18 @@ def _random(place: torch.device) -> torch.Generator:
     return torch.cuda.default_generators[number]
 
 
+def average_gradients(ranks: Ranks, parameters: Sequence[nn.Parameter]) -> None:
+    """Replace the gradient of each parameter by its mean over the ranks.
+
+    A loss may reach a parameter on some ranks only; on the others its gradient is zero.
+    """
+    if ranks.size > 1:
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+    average(ranks, [p.grad for p in parameters if p.grad is not None])
+
+
 @torch.no_grad()
 def average(ranks: Ranks, tensors: Sequence[Tensor]) -> None:
     """Replace each tensor by its mean over the ranks, in one reduction."""

@@ -14,10 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from chita.errors import ChitaError
+from chita.errors import PATTERNS, ChitaError, are_patterns, require
 from chita.model.layers import Axes, axes_of, prunable_by_default
+from chita.model.ties import check_apart, memory_of
 
 Patterns = str | Sequence[str] | None
+
+# The classes of sharded parameters and of the wrapper of the first FSDP. Importing them is slow.
+SHARDED = ("DTensor", "FullyShardedDataParallel")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Weights:
 
     By default these are the weights of the layer kinds in `chita.model.layers`: of Linear and
     convolution layers, of attention, and of kinds that a user registers. A weight that several
-    modules share counts once.
+    modules share, as one object or on the same memory, counts once.
 
     Args:
         model: any module; its parameters are referenced, not copied.
@@ -55,9 +59,8 @@ class Weights:
     def __init__(
         self, model: nn.Module, include: Patterns = None, exclude: Patterns = None
     ) -> None:
-        chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
-        if not chosen:
-            raise ChitaError(_nothing_chosen(model, include, exclude))
+        chosen = choose_parameters(model, include, exclude)
+        check_apart(chosen, model)
         self._hold(chosen)
 
     def _hold(self, chosen: Mapping[str, nn.Parameter]) -> None:
@@ -73,9 +76,14 @@ class Weights:
 
     def without(self, names: Iterable[str]) -> Weights:
         """Return the prunable weights without those of some names; at least one must remain."""
-        left = {w.name: w.parameter for w in self if w.name not in set(names)}
+        left_out = set(names)
+        return self.only(w.name for w in self if w.name not in left_out)
+
+    def only(self, names: Iterable[str]) -> Weights:
+        """Return the prunable weights of some names, at least one."""
+        wanted = set(names)
         other = copy.copy(self)
-        other._hold(left)
+        other._hold({w.name: w.parameter for w in self if w.name in wanted})
         return other
 
     def vector(self) -> Tensor:
@@ -122,42 +130,16 @@ def weight_axes(model: nn.Module, weights: Weights) -> dict[str, Axes]:
     return {weight.name: axes_of(*owners[id(weight.parameter)]) for weight in weights}
 
 
-@torch.no_grad()
-def apply_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> None:
-    """Zero the weights of `model` where `masks` (parameter name -> bool tensor) are False.
-
-    Every mask is checked before any weight is changed.
-    """
-    for parameter, mask in check_masks(model, masks):
-        # A product would turn negative weights into -0.0, which a packed file would store.
-        parameter.masked_fill_(~mask, 0.0)
-
-
-def check_masks(model: nn.Module, masks: Mapping[str, Tensor]) -> list[tuple[nn.Parameter, Tensor]]:
-    """Return parameters and their masks, on one device; raise a ChitaError if one does not fit."""
-    check_module(model)
-    if not isinstance(masks, Mapping):
-        raise ChitaError(
-            "masks must be a dict of parameter names to bool tensors, such as the .masks of a "
-            f"PruneResult, got {type(masks).__name__}"
-        )
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    for name, mask in masks.items():
-        if name not in parameters:
-            raise ChitaError(f"masks name {name!r}, which is not a parameter of the model")
-        _check_mask(name, mask, parameters[name].shape)
-    return [(parameters[name], mask.to(parameters[name].device)) for name, mask in masks.items()]
-
-
-def _check_mask(name: str, mask: Any, shape: torch.Size) -> None:
-    got = type(mask).__name__
-    if isinstance(mask, Tensor):
-        if mask.dtype == torch.bool and mask.shape == shape:
-            return
-        got = f"{mask.dtype} of shape {tuple(mask.shape)}"
-    raise ChitaError(
-        f"the mask of {name!r} must be a bool tensor of shape {tuple(shape)}, got {got}"
-    )
+def choose_parameters(
+    model: nn.Module, include: Patterns = None, exclude: Patterns = None
+) -> dict[str, nn.Parameter]:
+    """Return the prunable parameters of a model by name, as `Weights` describes; at least one."""
+    for argument, given in (("include", include), ("exclude", exclude)):
+        require(argument, given, are_patterns, PATTERNS)
+    chosen = _choose(model, _as_tuple(include), _as_tuple(exclude))
+    if not chosen:
+        raise ChitaError(_nothing_chosen(model, include, exclude))
+    return chosen
 
 
 def _as_tuple(patterns: Patterns) -> tuple[str, ...] | None:
@@ -179,31 +161,39 @@ def _choose(
                     f"{argument}={pattern!r} matches no parameter; the names are {known}"
                     + (", ..." if len(everything) > 8 else "")
                 )
-    by_default = {id(p) for p in prunable_by_default(model)} if include is None else set()
+    by_default = set() if include is not None else set(map(memory_of, prunable_by_default(model)))
 
     def wanted(names: Iterable[str], parameter: nn.Parameter) -> bool:
         kept = (
-            id(parameter) in by_default
+            memory_of(parameter) in by_default
             if include is None
             else any(fnmatchcase(name, p) for name in names for p in include)
         )
         return kept and not any(fnmatchcase(name, p) for name in names for p in exclude or ())
 
-    names_of: dict[int, list[str]] = {}
+    names_of: dict[object, list[str]] = {}
     for name, parameter in everything.items():
-        names_of.setdefault(id(parameter), []).append(name)
+        names_of.setdefault(memory_of(parameter), []).append(name)
     return {
-        name: parameter
-        for name, parameter in model.named_parameters()
-        if wanted(names_of[id(parameter)], parameter)
+        names[0]: everything[names[0]]
+        for names in names_of.values()
+        if wanted(names, everything[names[0]]) and _has_entries(everything[names[0]])
     }
+
+
+def _has_entries(parameter: nn.Parameter) -> bool:
+    """Return whether a parameter has weights: a layer with no inputs or outputs has none."""
+    return is_lazy(parameter) or parameter.numel() > 0
 
 
 def _nothing_chosen(model: nn.Module, include: Patterns, exclude: Patterns) -> str:
     """Return the message for a choice of no parameters: the patterns or the model cause it."""
     given = f"include={include!r} and exclude={exclude!r}"
     if include is not None or any(True for _ in prunable_by_default(model)):
-        return f"{given} leave no prunable weights; include more parameters or exclude fewer"
+        return (
+            f"{given} leave no prunable weights; include more parameters that are not empty, or "
+            "exclude fewer"
+        )
     return (
         f"the model has no prunable weights for {given}: none of its layers is a Linear, "
         "convolution, attention or registered layer with parameters; choose parameters by "
@@ -218,6 +208,7 @@ def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:
                 f"{name!r} holds {parameter.dtype}: only floating-point weights can be pruned; "
                 f"leave it out with exclude={name!r}"
             )
+        check_writable(name, parameter)
     devices = {str(parameter.device): name for name, parameter in chosen.items()}
     if len(devices) > 1:
         where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
@@ -228,6 +219,17 @@ def _check_same_kind(chosen: Mapping[str, nn.Parameter]) -> None:
         raise ChitaError(f"the weights have several types ({which}); convert the model to one")
 
 
+def check_writable(name: str, tensor: Tensor) -> None:
+    """Raise a ChitaError if several entries of a model's tensor share memory."""
+    if any(
+        step == 0 and size > 1 for step, size in zip(tensor.stride(), tensor.shape, strict=True)
+    ):
+        raise ChitaError(
+            f"the model's {name!r} is expanded: several entries share memory, so it cannot be "
+            "written to; replace it by its .clone()"
+        )
+
+
 def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
     start = 0
     for name, parameter in chosen.items():
@@ -235,29 +237,52 @@ def _lay_out(chosen: Mapping[str, nn.Parameter]) -> Iterator[Weight]:
         start += parameter.numel()
 
 
-def check_module(model: Any) -> None:
-    """Raise a ChitaError unless `model` is a torch.nn.Module."""
+def check_module(model: Any, name: str = "model") -> None:
+    """Raise a ChitaError unless `model`, the argument `name`, is a torch.nn.Module."""
     if not isinstance(model, nn.Module):
         kind = type(model).__name__
-        raise ChitaError(f"model must be a torch.nn.Module, got {model!r:.80} of type {kind}")
+        raise ChitaError(f"{name} must be a torch.nn.Module, got {model!r:.80} of type {kind}")
 
 
 def check_model(model: nn.Module) -> None:
-    """Raise a ChitaError unless the parameters are on one device and all tensors have values."""
+    """Raise a ChitaError unless the model is whole, on one device, and all tensors have values."""
     check_module(model)
-    tensors = dict(chain(model.named_parameters(), model.named_buffers()))
+    check_not_sharded(model)
     devices = {str(tensor.device): name for name, tensor in model.named_parameters()}
     if len(devices) > 1:
         where = ", ".join(f"{name!r} on {device}" for device, name in devices.items())
         raise ChitaError(f"the model is on several devices ({where}); move it to one")
-    for name, tensor in tensors.items():
-        if is_lazy(tensor) or tensor.is_meta:
-            raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
-        if isinstance(tensor, nn.Parameter) and tensor.is_inference():
+    check_values(chain(model.named_parameters(), model.named_buffers()))
+    for name, parameter in model.named_parameters():
+        if parameter.is_inference():
             raise ChitaError(
                 f"{name!r} was made under torch.inference_mode() and cannot be changed: make "
                 "the model outside of it, or prune a copy.deepcopy of it"
             )
+
+
+def check_values(tensors: Iterable[tuple[str, Tensor]]) -> None:
+    """Raise a ChitaError if one of the named tensors has no values, as on the meta device."""
+    for name, tensor in tensors:
+        if is_lazy(tensor) or tensor.is_meta:
+            raise ChitaError(f"{name!r} holds no values yet; load or initialise the model first")
+
+
+def check_not_sharded(model: nn.Module) -> None:
+    """Raise a ChitaError if ranks hold parts of a parameter, as in FSDP or tensor parallelism."""
+    check_whole(chain(model.named_parameters(), model.named_modules()))
+
+
+def check_whole(parts: Iterable[tuple[str, Any]]) -> None:
+    """Raise a ChitaError if one of the named tensors or modules is divided among ranks."""
+    sharded = [name for name, part in parts if type(part).__name__ in SHARDED]
+    if sharded:
+        raise ChitaError(
+            f"{sharded[0] or 'the model'!r} is divided among ranks (FSDP or a DTensor), but every "
+            "rank needs whole parameters: prune before the model is sharded, or gather it first, "
+            "by torch.distributed.checkpoint.state_dict.get_model_state_dict with "
+            "StateDictOptions(full_state_dict=True), and load it into a model that is not sharded"
+        )
 
 
 def check_finite(weights: Weights) -> None:
