@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.atomic import sweep, write_csv, write_json, write_whole
+from chita.files.atomic import regular_target, sweep, write_csv, write_json, write_whole
 from tests.support.messages import naming
 
 
@@ -64,3 +65,25 @@ def test_what_a_killed_process_left_is_swept_up(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
     assert (tmp_path / "file").read_bytes() == b"before"
+
+
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    link.symlink_to(target)
+    for content in (b"new", b"again"):  # the target may be missing
+        write_whole(link, content)
+        assert link.is_symlink() and target.read_bytes() == content
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "link"}
+
+
+def test_what_is_not_a_regular_file_is_refused(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link, tmp_path):
+        with pytest.raises(ChitaError, match=naming(str(path))):
+            write_whole(path, b"content")
+    assert pipe.is_fifo() and link.is_symlink()
+    with pytest.raises(ChitaError, match=naming("/dev/null")):
+        regular_target(Path("/dev/null"))

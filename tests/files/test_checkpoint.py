@@ -1,6 +1,8 @@
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from chita import ChitaError
-from chita.files.checkpoint import load_checkpoint, save_checkpoint
+from chita.files.checkpoint import load_checkpoint, read_checkpoint, save_checkpoint
+from chita.files.describe import describe
 from tests.support.messages import naming
 
 
@@ -131,3 +134,24 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming(str(folder))):
         save_checkpoint(make_model(0), folder)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("wrap", [lambda state: state, lambda state: {"model": state}])
+def test_names_that_are_numbers_are_refused(
+    wrap: Callable[[dict[Any, Any]], dict[str, Any]], tmp_path: Path
+) -> None:
+    torch.save(wrap({0: torch.eye(2), "1": torch.eye(2)}), tmp_path / "numbers.pt")
+    with pytest.raises(ChitaError, match=naming("numbers.pt", "names")):
+        read_checkpoint(tmp_path / "numbers.pt")
+    with pytest.raises(ChitaError, match=naming("numbers.pt", "names")):
+        load_checkpoint(nn.Linear(2, 2), tmp_path / "numbers.pt")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+@pytest.mark.parametrize("name", ["pipe.pt", "pipe.safetensors"])
+def test_a_pipe_is_refused(name: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to("pipe")
+    for read in (read_checkpoint, describe):
+        with pytest.raises(ChitaError, match=naming(name)):
+            read(tmp_path / name)

@@ -40,3 +40,19 @@ def test_another_shape_is_named() -> None:
     found = {**tensors("a"), "b": torch.zeros(3, 2)}
     with pytest.raises(ChitaError, match=naming("file", "'b'", "(3, 2)", "(2, 3)")):
         check_fit(tensors("a", "b"), found, "file")
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.bool, torch.complex64])
+def test_values_of_another_kind_are_refused(dtype: torch.dtype) -> None:
+    """Quantized or complex values would be cast in silence."""
+    found = {**tensors("a"), "b": torch.zeros(2, 3, dtype=dtype)}
+    with pytest.raises(ChitaError, match=naming("file", "b", str(dtype), "torch.float32")):
+        check_fit(tensors("a", "b"), found, "file")
+    with pytest.raises(ChitaError, match=naming("file", "b", str(dtype), "torch.float32")):
+        check_fit(found, tensors("a", "b"), "file")
+
+
+def test_other_widths_of_one_kind_fit() -> None:
+    wanted = {"a": torch.zeros(2, dtype=torch.int64), "b": torch.zeros(2, dtype=torch.float32)}
+    found = {"a": torch.zeros(2, dtype=torch.int32), "b": torch.zeros(2, dtype=torch.bfloat16)}
+    check_fit(wanted, found, "file")

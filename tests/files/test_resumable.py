@@ -67,7 +67,7 @@ def test_a_finished_run_makes_room(tmp_path: Path) -> None:
     kept(tmp_path).write(Squares([1, 4, 9, 16]))
     assert kept(tmp_path).begin(resume=False) is None
     assert SquareFile.done(tmp_path) is None
-    SquareFile.forget_finished(tmp_path)  # nothing there is fine
+    SquareFile.check_none_unfinished(tmp_path)  # nothing there is fine
 
 
 @pytest.mark.parametrize("content", ["", "[1, 2]", '[{}, 4, {"lines": []}]'])

@@ -1,4 +1,6 @@
 import json
+import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,32 @@ from safetensors.torch import load_file
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.files.run_folder import prepare_file, prepare_folder, write_run
+from chita.files import run_folder
+from chita.files.folder_lock import lock
+from chita.files.run_folder import (
+    CONFIG_FILE,
+    EPOCH_FILE,
+    MASKS_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    RESULT_FILES,
+    STAGE_FILE,
+    check_finished,
+    check_other_parts,
+    check_replaceable,
+    config_beside,
+    discard_parts,
+    is_of_earlier_run,
+    model_file,
+    prepare_file,
+    prepare_folder,
+    record_file,
+    replacing,
+    start_run,
+    verified,
+    write_run,
+    writing_to,
+)
 from tests.support.messages import naming
 
 
@@ -47,3 +74,142 @@ def test_all_of_a_run_can_be_read_again(tmp_path: Path) -> None:
     assert told == {**config, "include": ["a*", "b*"]}
     assert list(told) == list(config)
     assert json.loads((tmp_path / "result.json").read_text()) == {"accuracy": 97.5}
+
+
+def finished_run(folder: Path) -> None:
+    """A finished run, with the parts that it could be resumed from."""
+    with writing_to(folder):
+        (folder / STAGE_FILE).write_bytes(b"stages")
+        with replacing(folder) as new:
+            write_run(new, nn.Linear(3, 2), {}, config={"network": "mlpnet"}, record={"stages": []})
+
+
+def check(folder: Path, *, overwrite: bool = False, inputs: tuple[Path, ...] = ()) -> None:
+    check_replaceable(folder, RESULT_FILES, inputs=inputs, overwrite=overwrite)
+
+
+def test_only_files_of_our_runs_are_replaced(tmp_path: Path) -> None:
+    check(tmp_path)
+    finished_run(tmp_path)
+    check(tmp_path)
+    start_run(tmp_path)
+    check(tmp_path)  # of the run before
+    for name in RESULT_FILES:
+        before = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(before + b" ")
+        with pytest.raises(ChitaError, match=naming(str(tmp_path / name), "--overwrite")):
+            check(tmp_path)
+        check(tmp_path, overwrite=True)
+        (tmp_path / name).write_bytes(before)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(ChitaError, match=naming("model.safetensors", "--overwrite")):
+        check(tmp_path)
+
+
+def test_no_input_is_replaced(tmp_path: Path) -> None:
+    """Under any name: the file, its folder, a link of either kind; not even with overwrite."""
+    run = tmp_path / "run"
+    finished_run(run)
+    (tmp_path / "link").symlink_to(run / MODEL_FILE)
+    (tmp_path / "hard").hardlink_to(run / MODEL_FILE)
+    (tmp_path / "folder").symlink_to(run)
+    for given in (run / MODEL_FILE, run, tmp_path / "link", tmp_path / "hard", tmp_path / "folder"):
+        with pytest.raises(ChitaError, match=naming("--out", str(given))):
+            check(run, overwrite=True, inputs=(given,))
+    check(run, inputs=(tmp_path / "none",))
+
+
+def test_what_is_not_a_regular_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MODEL_FILE)
+    with pytest.raises(ChitaError, match=naming(str(tmp_path / MODEL_FILE))):
+        check(tmp_path, overwrite=True)
+
+
+def test_a_started_run_is_unfinished_until_its_files_are_there(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    check_finished(tmp_path)
+    start_run(tmp_path)
+    assert is_of_earlier_run(tmp_path / STAGE_FILE)
+    for read in (check_finished, model_file, lambda run: model_file(run / MODEL_FILE)):
+        with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")):
+            read(tmp_path)
+    with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")):
+        config_beside(tmp_path / "other.safetensors")
+    (tmp_path / STAGE_FILE).write_bytes(b"other stages")
+    assert not is_of_earlier_run(tmp_path / STAGE_FILE)
+    finished_run(tmp_path)
+    assert model_file(tmp_path) == tmp_path / MODEL_FILE
+    assert not is_of_earlier_run(tmp_path / STAGE_FILE)
+
+
+def test_parts_of_an_earlier_run_go_with_its_files(tmp_path: Path) -> None:
+    """A run that has no parts, such as one of recover, leaves none."""
+    finished_run(tmp_path)
+    with writing_to(tmp_path):
+        start_run(tmp_path)
+        with replacing(tmp_path) as new:
+            write_run(new, nn.Linear(3, 2), {}, config={}, record={})
+    assert {path.name for path in tmp_path.iterdir()} == {*RESULT_FILES, "run.json"}
+    check_finished(tmp_path)
+
+
+def test_a_new_folder_has_no_manifest(tmp_path: Path) -> None:
+    """So that the folder of `chita.prune` has one file."""
+    (tmp_path / STAGE_FILE).touch()
+    start_run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [STAGE_FILE]
+
+
+@pytest.mark.parametrize("name", [MODEL_FILE, MASKS_FILE, CONFIG_FILE, RESULT_FILE])
+def test_a_damaged_or_missing_file_is_refused(name: str, tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    path = tmp_path / name
+    content = path.read_bytes()
+    for damaged in (content[:-1], content + b"\n", b"", bytes([content[0] ^ 1]) + content[1:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ChitaError, match=naming(str(path), "run.json")):
+            verified(path)
+    path.unlink()
+    with pytest.raises(ChitaError, match=naming(str(path), "run.json")):
+        verified(path)
+    (tmp_path / "run.json").unlink()
+    assert verified(path) == path
+
+
+def test_a_file_of_a_run_is_no_place_for_another(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    for name in (MODEL_FILE, STAGE_FILE):
+        with pytest.raises(ChitaError, match=naming(str(tmp_path / name))):
+            prepare_file(tmp_path / name, ".safetensors")
+    with pytest.raises(ChitaError, match=naming(str(tmp_path / "run.json"))):
+        prepare_file(tmp_path / "run.json", ".json")
+    prepare_file(tmp_path / "packed.safetensors", ".safetensors")
+
+
+def test_unfinished_parts_of_another_command_are_not_given_up(tmp_path: Path) -> None:
+    (tmp_path / EPOCH_FILE).write_bytes(b"epochs")
+    check_other_parts(tmp_path, kept=EPOCH_FILE)
+    for kept in (None, STAGE_FILE):
+        with pytest.raises(ChitaError, match=naming(EPOCH_FILE, "--overwrite")):
+            check_other_parts(tmp_path, kept=kept)
+    discard_parts(tmp_path, kept=EPOCH_FILE)
+    assert (tmp_path / EPOCH_FILE).exists()
+    discard_parts(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_page_does_not_finish_a_run_that_begins_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run may begin, and be killed, just before the page's digest is recorded."""
+    finished_run(tmp_path)
+    (tmp_path / "report.html").write_text("page")
+
+    def lock_late(folder: Path) -> AbstractContextManager[None]:
+        start_run(folder)
+        return lock(folder)
+
+    monkeypatch.setattr(run_folder, "lock", lock_late)
+    record_file(tmp_path / "report.html")
+    with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")):
+        check_finished(tmp_path)

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,26 +15,56 @@ from typing import Any
 
 from chita.errors import ChitaError
 
-_UNFINISHED = ".unfinished-"
+UNFINISHED = ".unfinished-"  # begins the names of files that are being written
 
 
 def as_path(path: str | Path, argument: str = "path") -> Path:
-    """Return a user's path as a Path; raise an error that names the argument for other types."""
-    if not isinstance(path, (str, os.PathLike)):
+    """Return a user's path as a Path; raise an error that names the argument if it is none."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
+    if not isinstance(text, str):
         raise ChitaError(
             f"{argument} must be a str or a Path, got {path!r:.80} of type {type(path).__name__}"
         )
-    return Path(path)
+    if not text or "\0" in text:
+        raise ChitaError(f"{argument} must be the path of a file or folder, got {text!r:.80}")
+    try:
+        Path(text).is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise ChitaError(f"{argument} cannot be used: {error}") from error
+    return Path(text)
+
+
+def regular_target(path: Path) -> Path:
+    """Return the file that a write to `path` replaces: a link is followed.
+
+    Raises:
+        ChitaError: the path is a device, a pipe or a folder, which must not be replaced by a file.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return target
+    except (OSError, ValueError) as error:
+        raise ChitaError(f"cannot write {path}: {error}") from error
+    if not stat.S_ISREG(mode):
+        raise ChitaError(f"cannot write {path}: it is not a regular file; give another file")
+    return target
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a temporary file and move it to `path`; a failure leaves an existing file unchanged."""
-    prefix = f"{_UNFINISHED}{path.name}-"
+    """Write a temporary file and move it to `path`; a failure leaves an existing file unchanged.
+
+    The file that a link points to is replaced, and the link stays. What is not a regular file, such
+    as a device or a pipe, is refused.
+    """
+    target = regular_target(path)
+    prefix = f"{UNFINISHED}{target.name}-"
     try:
-        with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent) as scratch:
-            written = Path(scratch) / path.name
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
+            written = Path(scratch) / target.name
             written.write_bytes(content)
-            written.replace(path)
+            written.replace(target)
     except OSError as error:
         raise ChitaError(f"cannot write {path}: {error}") from error
 
@@ -59,5 +90,5 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove the unfinished files of a process that was killed while it wrote into `folder`."""
-    for scratch in folder.glob(f"{_UNFINISHED}*"):
+    for scratch in folder.glob(f"{UNFINISHED}*"):
         shutil.rmtree(scratch, ignore_errors=True)

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.files.atomic import write_whole
-from chita.files.fit import check_fit
+from chita.files.fit import check_fit, with_ties
 from chita.files.packed.container import is_packed
 from chita.files.packed.read import read_packed
+from chita.model.forward import unwrapped
 
 _PICKLED = (".pt", ".pth")
 _WRAPPERS = ("state_dict", "model")
@@ -23,13 +24,15 @@ def load_checkpoint(model: nn.Module, path: str | Path) -> None:
     """Load a checkpoint into the model, which changes only if every tensor fits.
 
     Args:
-        model: the model; the checkpoint must have the tensors of its state dict.
+        model: the model, wrapped or not; the checkpoint must have the tensors of its state dict,
+            and tied ones under one name at least.
         path: a safetensors file, packed by `chita.save` or not, or a .pt or .pth file with a state
             dict, which may be under the key "state_dict" or "model".
     """
-    found = read_checkpoint(path)
-    check_fit(model.state_dict(), found, path)
-    model.load_state_dict(found)
+    inner = unwrapped(model)
+    found = with_ties(inner.state_dict(), read_checkpoint(path))
+    check_fit(inner.state_dict(), found, path)
+    inner.load_state_dict(found)
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
@@ -37,6 +40,8 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
     path = Path(path)
     if path.is_dir():
         raise ChitaError(f"checkpoint {path} is a folder: give a file")
+    if path.exists() and not path.is_file():  # reading from a pipe might never end
+        raise ChitaError(f"checkpoint {path} is not a regular file")
     if path.suffix in _PICKLED:
         return _read_pickled(path)
     return read_packed(path)[1] if is_packed(path) else _read_safetensors(path)
@@ -45,9 +50,10 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
 def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
     """Write a model's state dict, or the given tensors, as safetensors.
 
-    The file is written atomically. Tensors that share memory are written separately.
+    The file is written atomically. Tensors that share memory are written separately. The names are
+    those of the module inside DistributedDataParallel or torch.compile.
     """
-    tensors = weights.state_dict() if isinstance(weights, nn.Module) else weights
+    tensors = unwrapped(weights).state_dict() if isinstance(weights, nn.Module) else weights
     # Copies, because safetensors rejects tensors that share memory.
     content = safetensors.torch.save(
         {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -73,9 +79,11 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     for wrapper in _WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
-    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    ):
         raise ChitaError(
-            f"checkpoint {path} contains no state dict: expected a dict of tensors, or such a dict "
-            f"under {' or '.join(map(repr, _WRAPPERS))}"
+            f"checkpoint {path} contains no state dict: expected a dict of names to tensors, or "
+            f"such a dict under {' or '.join(map(repr, _WRAPPERS))}"
         )
     return content

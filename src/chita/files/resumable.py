@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from chita.errors import ChitaError
 from chita.files.atomic import sweep
-from chita.files.run_folder import prepare_folder
+from chita.files.run_folder import is_of_earlier_run, prepare_folder, start_run
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +85,16 @@ class ResumableRun(ABC, Generic[Parts]):
         folder = self.path.parent
         prepare_folder(folder)
         sweep(folder)
-        if not resume:
-            self.forget_finished(folder)
-        stored = self._find(folder)
+        stored = self._find(folder) if resume else None
         if stored is None:
+            self.check_none_unfinished(folder)
+            start_run(folder)
+            self.path.unlink(missing_ok=True)
             return None
         self._check_same(stored.run)
         done = len(stored.finished.rows)
+        if done < stored.total:
+            start_run(folder)
         logger.info("continuing after %s %d of %d", self.part, done, self.total)
         return stored.finished
 
@@ -102,31 +105,29 @@ class ResumableRun(ABC, Generic[Parts]):
         return None if stored is None else (len(stored.finished.rows), stored.total)
 
     @classmethod
-    def forget_finished(cls, folder: Path) -> None:
-        """Delete the file of a finished run in a folder.
-
-        Raises:
-            ChitaError: the run is not finished.
-        """
+    def check_none_unfinished(cls, folder: Path) -> None:
+        """Raise an error if a folder contains an unfinished run, which would be lost."""
         done, total = cls.done(folder) or (0, 0)
         if done < total:
             raise ChitaError(
                 f"{folder} contains a run that was interrupted after {cls.part} {done} of {total}: "
-                f"resume it, give another folder, or delete {cls.file} there"
+                f"resume it (--resume), give another folder, or delete {cls.file} there "
+                "(--overwrite)"
             )
-        (folder / cls.file).unlink(missing_ok=True)
 
     @classmethod
     def _find(cls, folder: Path) -> StoredRun[Parts] | None:
         path = folder / cls.file
-        if not path.exists():
+        if not path.exists() or is_of_earlier_run(path):
             return None
         try:
+            if not path.is_file():  # reading from a pipe might never end
+                raise ValueError("it is not a regular file")
             return cls.read(path)
         except Exception as error:  # unpickling a damaged file may raise any exception
             raise ChitaError(
                 f"cannot read {path} as a finished {cls.part}: it is damaged, or was not written "
-                f"by chita ({type(error).__name__}); delete it to start anew"
+                f"by chita ({type(error).__name__}); delete it (--overwrite) to start anew"
             ) from error
 
     def _check_same(self, found: Mapping[str, Any]) -> None:

@@ -1,12 +1,17 @@
 import json
+import random
 import re
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chita import ChitaError
+from chita.files.packed.container import is_packed
 from chita.files.packed.directory import Directory, Entry, read_directory, write_directory
 from chita.files.packed.planes import PATTERNS, deflate
+from chita.files.packed.read import read_packed
 from chita.files.packed.support import Code
 from tests.support.messages import naming
 
@@ -100,3 +105,59 @@ def test_other_json_and_a_bomb_are_refused() -> None:
 def test_a_name_that_cannot_be_read_is_not_written() -> None:
     with pytest.raises(ChitaError, match=naming(r"'a\n'")):
         write_directory(Directory((Entry("a\n", "I64", ()),), {}, {"I64": (1,) * 8}))
+
+
+def peak_bytes(content: bytes) -> int:
+    """The most memory that reading a refused directory takes."""
+    text = memoryview(deflate(content, PATTERNS))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChitaError):
+            read_directory(text)
+        return tracemalloc.get_traced_memory()[1] - len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def padded(content: str) -> bytes:
+    """JSON with so many random characters behind it that its stream is not refused as a bomb."""
+    noise = random.Random(0).randbytes(len(content) // 90).hex()
+    return f'{content}"{noise}"'.encode()
+
+
+@pytest.mark.parametrize(
+    "tiny",
+    [
+        "[],",
+        "{},",
+        '"",',
+        "0,",
+        "[[]],",
+        '["","F32",[]],',
+        '["a","F32",[0]],',
+        '["a","F32",[1,1,1,1]],',
+    ],
+)
+@pytest.mark.parametrize("before", ['{"tensors":[', '{"tied":{"a":[', '{"planes":{"F32":[', "["])
+def test_a_directory_of_tiny_parts_takes_little_memory(before: str, tiny: str) -> None:
+    content = padded(before + tiny * (1_000_000 // len(tiny)))
+    assert peak_bytes(content) < 400_000
+
+
+def test_a_long_header_is_not_one_of_a_packed_file(tmp_path: Path) -> None:
+    header = b'{"directory":[' + b"[]," * 1_000_000 + b'[]],"supports":[],"values":[]}'
+    path = tmp_path / "long.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    tracemalloc.start()
+    try:
+        assert not is_packed(path)
+        with pytest.raises(ChitaError, match=naming("long.safetensors")):
+            read_packed(path)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(header)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_name_is_not_written() -> None:
+    with pytest.raises(ChitaError, match=naming("name")):
+        write_directory(Directory((Entry("a" * 70_000, "I64", ()),), {}, {"I64": (1,) * 8}))

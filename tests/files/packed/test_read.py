@@ -11,7 +11,8 @@ import torch
 
 from chita import ChitaError
 from chita.files.packed.container import assemble, take_apart
-from chita.files.packed.planes import PATTERNS, deflate, inflate
+from chita.files.packed.dtypes import to_bytes
+from chita.files.packed.planes import PATTERNS, deflate, encode, inflate
 from chita.files.packed.read import read_packed, unpack
 from chita.files.packed.write import pack
 from tests.files.packed.states import small_state
@@ -105,3 +106,23 @@ def test_reading_runs_nothing(tmp_path: Path) -> None:
     torch.save(small_state(), path)
     with pytest.raises(ChitaError, match=naming("file.safetensors", "safetensors")):
         read_packed(path)
+
+
+def test_a_place_in_both_sets_is_refused_whatever_its_value() -> None:
+    """A value may be stored that is zero: it then looks like a place of neither set."""
+    weights = torch.zeros(8000)
+    weights[::500], weights[7::500] = 3.0, -0.0
+    found = take_apart(pack({"w": weights}))
+    directory = json.loads(inflate(found.directory, 10**6))
+    ((_, _, _, values, _),) = directory["tensors"]
+    code = bytes(found.supports)[: values[2]]
+    directory["tensors"][0][4] = values  # the set of -0.0 is the set of the values
+    for stored in (3.0, 0.0):
+        numbers = torch.full((values[1],), stored)
+        planes = encode(to_bytes(numbers))
+        directory["planes"]["F32"] = [len(plane) for plane in planes]
+        content = assemble(
+            deflate(json.dumps(directory).encode(), PATTERNS), code + code, b"".join(planes)
+        )
+        with pytest.raises(ChitaError, match=naming("'w'", "-0.0")):
+            unpack(content)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chita.errors import ChitaError
+from chita.files.regular import open_regular
 
 
 def parse(content: bytes, what: str) -> Any:
@@ -37,7 +38,7 @@ FORMAT = "chita.packed"
 VERSION = "1"
 PARTS = ("directory", "supports", "values")
 _PREFIX = 8  # bytes of the length of the header
-_MOST_HEADER = 100_000_000  # the limit of safetensors
+_MOST_HEADER = 1 << 16  # that of a packed file has less than 1000 bytes
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def assemble(directory: bytes, supports: bytes, values: bytes) -> bytes:
 def is_packed(path: Path) -> bool:
     """Return whether the file is a packed one, even if damaged; False for all other files."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             prefix = file.read(_PREFIX)
             return _claims_to_be_packed(_read_header(file.read(_header_bytes(prefix))))
     except (ChitaError, OSError):
@@ -90,7 +91,7 @@ def take_apart(content: bytes) -> Parts:
 def _header_bytes(prefix: bytes) -> int:
     length = int.from_bytes(prefix, "little")
     if len(prefix) < _PREFIX or length > _MOST_HEADER:
-        raise ChitaError("it is not a safetensors file")
+        raise ChitaError("it is not a safetensors file of packed tensors")
     return length
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
@@ -10,8 +11,8 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.files.packed import dtypes
-from chita.files.packed.container import parse
-from chita.files.packed.planes import PATTERNS, deflate, inflate
+from chita.files.packed.json_scanner import LONGEST_STRING, JsonScanner
+from chita.files.packed.planes import PATTERNS, deflate, inflate_pieces
 from chita.files.packed.support import FORMS, Code
 
 _MOST_DIMENSIONS = 64
@@ -19,7 +20,7 @@ _MOST_ENTRIES = 2**63 - 1
 _MOST_INFLATION = 100  # the most bytes of JSON per stored byte; real directories have about ten
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One tensor.
 
@@ -82,51 +83,103 @@ def write_directory(directory: Directory) -> bytes:
 
 def read_directory(stored: memoryview) -> Directory:
     """Decode a directory and check that it is consistent."""
-    match parse(inflate(stored, _MOST_INFLATION * len(stored)), "its directory"):
-        case {"tensors": list(tensors), "tied": dict(tied), "planes": dict(planes), **rest} if (
-            not rest
-        ):
-            directory = Directory(
-                tuple(_from_list(fields) for fields in tensors),
-                {name: _text(first) for name, first in tied.items()},
-                {dtype: _whole_numbers(lengths) for dtype, lengths in planes.items()},
-            )
-        case _:
-            raise ChitaError("its directory has other parts than tensors, tied and planes")
+    limit = _MOST_INFLATION * len(stored)
+    for _ in inflate_pieces(stored, limit):
+        pass  # the whole stream is checked first, without memory for it
+    scanner = JsonScanner(inflate_pieces(stored, limit), "its directory")
+    directory = _read_parts(scanner)
     _check_names(directory)
     _check_sizes(directory)
     return directory
 
 
+def _read_parts(scanner: JsonScanner) -> Directory:
+    readers = {"tensors": _read_entries, "tied": _read_ties, "planes": _read_planes}
+    parts: dict[str, Any] = {}
+    for _ in scanner.items("{", "}"):
+        name = scanner.key()
+        if name in parts or name not in readers:
+            raise ChitaError(f"its directory has a part {_shown(name)}, or has it twice")
+        parts[name] = readers[name](scanner)
+    scanner.expect("")
+    if len(parts) < len(readers):
+        raise ChitaError(f"its directory must have the parts {', '.join(readers)}")
+    return Directory(**{"entries": parts.pop("tensors"), **parts})
+
+
+def _read_entries(scanner: JsonScanner) -> tuple[Entry, ...]:
+    """Read the tensors; each one is checked before the next is read."""
+    entries: dict[str, Entry] = {}
+    for _ in scanner.items("[", "]"):
+        entry = _read_entry(scanner)
+        _check_entry(entry)
+        if entry.name in entries:
+            raise ChitaError(f"two tensors have the same name, {_shown(entry.name)}")
+        entries[entry.name] = entry
+    return tuple(entries.values())
+
+
+def _read_entry(scanner: JsonScanner) -> Entry:
+    scanner.expect("[")
+    name = scanner.string()
+    scanner.expect(",")
+    dtype = sys.intern(scanner.string())
+    scanner.expect(",")
+    shape = _read_numbers(scanner, _MOST_DIMENSIONS)
+    codes: list[Code] = []
+    while not scanner.take("]"):
+        scanner.expect(",")
+        codes.append(_read_code(scanner))
+        if len(codes) > 2:
+            raise ChitaError(f"{_shown(name)} has more than two codes")
+    return Entry(name, dtype, shape, tuple(codes))
+
+
+def _read_code(scanner: JsonScanner) -> Code:
+    scanner.expect("[")
+    form = sys.intern(scanner.string())
+    if form not in FORMS:
+        raise ChitaError(f"its directory has a code of the unknown form {_shown(form)}")
+    scanner.expect(",")
+    count = scanner.number()
+    scanner.expect(",")
+    length = scanner.number()
+    scanner.expect("]")
+    return Code(form, count, length)
+
+
+def _read_numbers(scanner: JsonScanner, most: int) -> tuple[int, ...]:
+    numbers: list[int] = []
+    for _ in scanner.items("[", "]"):
+        numbers.append(scanner.number())
+        if len(numbers) > most:
+            raise ChitaError(f"its directory has a list of more than {most} numbers")
+    return tuple(numbers)
+
+
+def _read_ties(scanner: JsonScanner) -> dict[str, str]:
+    ties: dict[str, str] = {}
+    for _ in scanner.items("{", "}"):
+        name = scanner.key()
+        if name in ties:
+            raise ChitaError(f"two tensors have the same name, {_shown(name)}")
+        ties[name] = scanner.string()
+    return ties
+
+
+def _read_planes(scanner: JsonScanner) -> dict[str, tuple[int, ...]]:
+    planes: dict[str, tuple[int, ...]] = {}
+    for _ in scanner.items("{", "}"):
+        dtype = scanner.key()
+        if dtype in planes or dtype not in dtypes.NAMES:
+            raise ChitaError(f"it has values of the type {_shown(dtype)}, or has them twice")
+        planes[dtype] = _read_numbers(scanner, dtypes.width(dtype))
+    return planes
+
+
 def _to_list(entry: Entry) -> list[Any]:
     codes = [[code.form, code.count, code.length] for code in entry.codes]
     return [entry.name, entry.dtype, list(entry.shape), *codes]
-
-
-def _from_list(fields: object) -> Entry:
-    match fields:
-        case [str(name), str(dtype), shape, *codes] if len(codes) <= 2:
-            return Entry(name, dtype, _whole_numbers(shape), tuple(map(_read_code, codes)))
-    raise ChitaError(f"its directory has no tensor in {_shown(fields)}")
-
-
-def _read_code(fields: object) -> Code:
-    match fields:
-        case [str(form), count, length] if form in FORMS:
-            return Code(form, *_whole_numbers([count, length]))
-    raise ChitaError(f"its directory has no code in {_shown(fields)}")
-
-
-def _whole_numbers(numbers: object) -> tuple[int, ...]:
-    if isinstance(numbers, list) and all(type(n) is int and n >= 0 for n in numbers):
-        return tuple(numbers)
-    raise ChitaError(f"its directory has {_shown(numbers)} instead of whole numbers")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ChitaError(f"its directory has {_shown(value)} instead of a name")
 
 
 def _shown(value: object) -> str:
@@ -138,8 +191,8 @@ def _check_names(directory: Directory) -> None:
     if len(set(names)) < len(names):
         raise ChitaError("two tensors have the same name")
     for name in names:
-        if not name.isprintable():
-            raise ChitaError(f"the name {_shown(name)} cannot be printed")
+        if not name.isprintable() or len(name) > LONGEST_STRING:
+            raise ChitaError(f"the name {_shown(name)} cannot be printed, or is too long")
     if not set(directory.tied.values()) <= {entry.name for entry in directory.entries}:
         raise ChitaError("a tied tensor is missing")
 

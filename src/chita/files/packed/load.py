@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.files.atomic import as_path
-from chita.files.fit import check_fit
+from chita.files.fit import check_fit, with_ties
 from chita.files.packed.dtypes import to_bytes
 from chita.files.packed.read import read_packed
 from chita.files.packed.write import find_ties
@@ -40,6 +40,7 @@ def load(
     _, found = read_packed(path)
     if isinstance(into, nn.Module):
         module = unwrapped(into)
+        found = with_ties(module.state_dict(), found)
         _check_exact_fit(module.state_dict(), found, path)
         module.load_state_dict(found)
     elif into is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -24,16 +24,26 @@ def deflate(content: bytes, strategy: int) -> bytes:
 
 def inflate(content: memoryview, limit: int) -> bytes:
     """Return the content of a stream; raise an error if it has more than `limit` bytes."""
+    return b"".join(inflate_pieces(content, limit, limit + 1))
+
+
+def inflate_pieces(content: memoryview, limit: int, most: int = 1 << 16) -> Iterator[bytes]:
+    """Yield the content of a stream in pieces of at most `most` bytes; see `inflate`."""
     stream = zlib.decompressobj(wbits=_WINDOW)
-    try:
-        inflated = stream.decompress(content, limit + 1)
-    except zlib.error as error:
-        raise ChitaError(f"a deflated part is damaged ({error})") from error
-    if len(inflated) > limit:
-        raise ChitaError(f"a deflated part holds more than {limit} bytes")
+    total, waiting = 0, bytes(content)
+    while not stream.eof:
+        try:
+            piece = stream.decompress(waiting, most)
+        except zlib.error as error:
+            raise ChitaError(f"a deflated part is damaged ({error})") from error
+        total, waiting = total + len(piece), stream.unconsumed_tail
+        if total > limit:
+            raise ChitaError(f"a deflated part holds more than {limit} bytes")
+        if not piece and not stream.eof:
+            break
+        yield piece
     if not stream.eof or stream.unused_data:
         raise ChitaError("a deflated part is cut short or too long")
-    return inflated
 
 
 _SHORT = 64  # planes of fewer bytes are not deflated

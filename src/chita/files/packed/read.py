@@ -78,7 +78,8 @@ def _decode(entry: Entry, codes: Iterator[memoryview], values: Bytes) -> Bytes:
     words = dtypes.to_words(numbers, entry.dtype)
     words[sets[0]] = dtypes.to_words(values, entry.dtype)
     for negative in sets[1:]:
-        if (words[negative] != 0).any():
+        # Both sets are increasing, without duplicates; a value may be zero.
+        if len(np.intersect1d(sets[0], negative, assume_unique=True)):
             raise ChitaError("a place is both a value and -0.0")
         words[negative] = dtypes.negative_zero(entry.dtype)
     return numbers

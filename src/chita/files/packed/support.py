@@ -11,7 +11,7 @@ _READERS = {"mask": bitmask.decode, "deltas": deltas.decode}
 FORMS = frozenset(_READERS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Code:
     """The code of a set of positions.
 

@@ -17,6 +17,7 @@ from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
 from chita.model.forward import unwrapped
+from chita.model.weights import check_whole
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -77,6 +78,7 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _check_dense(tensors: Mapping[str, Tensor]) -> None:
+    check_whole(tensors.items())
     for name, tensor in tensors.items():
         if not isinstance(name, str):
             raise ChitaError(f"the names of tensors must be strings, got {name!r}")
