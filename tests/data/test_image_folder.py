@@ -1,4 +1,5 @@
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -145,3 +146,15 @@ def test_workers(tmp_path: Path) -> None:
         )
     )
     assert torch.equal(alone, many)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_pipes_are_not_read(tmp_path: Path) -> None:
+    save_classes(tmp_path, classes=2, each=2)
+    os.mkfifo(tmp_path / "pipe")
+    os.mkfifo(tmp_path / "a/pipe.jpg")
+    (tmp_path / "a/link.jpg").symlink_to("../pipe")
+    (tmp_path / "a/linked-folder.jpg").symlink_to("../b")
+    train, test = parts(image_folder(tmp_path, SMALL, val_split=0.5))
+    names = ["a/000.jpg", "a/001.jpg", "b/000.jpg", "b/001.jpg"]
+    assert sorted([*train.files, *test.files]) == names

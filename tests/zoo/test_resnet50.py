@@ -1,6 +1,14 @@
+from pathlib import Path
+
+import pytest
 import torch
 
+from chita.data import Batches
+from chita.model.accuracy import accuracy
 from chita.zoo import ResNet50
+from chita.zoo.resnet50 import KERAS, TORCHVISION, Variant
+from chita.zoo.trained import open_trained
+from chita.zoo.weights import find_weights
 
 
 def torchvision_shapes() -> dict[str, tuple[int, ...]]:
@@ -34,21 +42,49 @@ def test_keys_and_shapes_are_torchvisions() -> None:
     assert len(own) == 320
 
 
-def test_parameters() -> None:
-    model = ResNet50()
-    assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
+@pytest.mark.parametrize(("variant", "count"), [(TORCHVISION, 25_557_032), (KERAS, 25_583_592)])
+def test_parameters(variant: Variant, count: int) -> None:
+    model = ResNet50(variant)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
-def test_strides_are_those_of_the_3_x_3_convolutions() -> None:
+@pytest.mark.parametrize(
+    ("variant", "strided_layer", "kernel"), [(TORCHVISION, "conv2", 3), (KERAS, "conv1", 1)]
+)
+def test_strides(variant: Variant, strided_layer: str, kernel: int) -> None:
     strided = {
         name: module.kernel_size[0]
-        for name, module in ResNet50().named_modules()
+        for name, module in ResNet50(variant).named_modules()
         if isinstance(module, torch.nn.Conv2d) and module.stride == (2, 2)
     }
     expected = {"conv1": 7}
     for layer in (2, 3, 4):
-        expected |= {f"layer{layer}.0.conv2": 3, f"layer{layer}.0.downsample.0": 1}
+        expected |= {f"layer{layer}.0.{strided_layer}": kernel, f"layer{layer}.0.downsample.0": 1}
     assert strided == expected
+
+
+def test_keras_adds_biases_and_a_larger_eps() -> None:
+    model = ResNet50(KERAS)
+    convolutions = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d)]
+    assert len(convolutions) == 53 and all(m.bias is not None for m in convolutions)
+    assert {m.eps for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)} == {1e-3}
+    plain = ResNet50().state_dict().keys()
+    added = {name for name in model.state_dict() if name not in plain}
+    assert len(added) == 53 and {name.rsplit(".", 1)[1] for name in added} == {"bias"}
+
+
+@pytest.mark.slow
+def test_fetched_weights_know_imagenet(tmp_path: Path) -> None:
+    """76.7 % of the 1,000 second pictures are right; of these 20, most."""
+    pictures = Path(__file__).parents[2] / "../shared/data/imagenet-val2"
+    if find_weights("resnet50") is None or not pictures.is_dir():
+        pytest.skip("the weights of ResNet50 and pictures of ImageNet are not on this machine")
+    pytest.importorskip("PIL", reason="pictures need pillow")
+    for name in ("train", "val"):
+        (tmp_path / name).symlink_to(pictures)
+    trained = open_trained("resnet50", data_name=f"imagefolder:{tmp_path}")
+    some = trained.splits.test[torch.arange(1, 2000, 100)]  # the second one of every 50th class
+    assert accuracy(trained.model, Batches(some, 20)) > 55
 
 
 def test_outputs() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 import chita
 from chita import zoo
@@ -14,7 +15,9 @@ from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
 from chita.model.accuracy import accuracy
-from chita.zoo.trained import Trained, find_trained, open_trained, random_images
+from chita.zoo.example import random_images
+from chita.zoo.resnet50 import KERAS, TORCHVISION, Variant
+from chita.zoo.trained import Trained, find_trained, open_trained
 from tests.support.messages import naming
 from tests.support.pruning import mlpnet, same, snapshot
 
@@ -81,8 +84,14 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     (tmp_path / "stage.safetensors").touch()
     with pytest.raises(ChitaError, match=r"unfinished run, .* no model\.safetensors: .* --resume"):
         find_trained(str(tmp_path))
-    with pytest.raises(ChitaError, match="no trained resnet20 ships"):
+    with pytest.raises(ChitaError, match=naming("resnet20", "--checkpoint")):
         find_trained("resnet20")
+    with pytest.raises(ChitaError, match=naming("mlpnet", "--network", "resnet20")):
+        find_trained("mlpnet", "resnet20")
+    assert find_trained("mlpnet", "mlpnet") == find_trained("mlpnet")
+    for wrong in (5, None, mlpnet()):
+        with pytest.raises(ChitaError, match=naming("network", str(wrong).split("(")[0])):
+            zoo.open_trained(wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", list(zoo.NETWORKS))
@@ -149,6 +158,33 @@ def test_the_checkpoint_is_a_path_or_its_text(run: Path) -> None:
         open_trained("resnet20", checkpoint="nofile", with_data=False).build()
     with pytest.raises(ChitaError, match=naming("checkpoint", "str", "Path", 3)):
         open_trained("resnet20", checkpoint=3)  # type: ignore[arg-type]
+
+
+def test_weights_in_the_cache_are_found(empty_cache: Path) -> None:
+    with pytest.raises(ChitaError, match=naming("resnet50", "chita weights get resnet50")):
+        open_trained("resnet50", with_data=False)
+    with pytest.raises(ChitaError, match=naming("mobilenetv1", without="chita weights")):
+        open_trained("mobilenetv1", with_data=False)
+    folder = empty_cache / "weights" / "resnet50"
+    folder.mkdir(parents=True)
+    weights = zoo.ResNet50(KERAS).state_dict()
+    save_checkpoint(weights, folder / "model.safetensors")
+    trained = open_trained("resnet50", with_data=False)
+    assert trained.checkpoint == find_trained("resnet50")[1] == folder / "model.safetensors"
+    assert same(snapshot(trained.model), weights)
+
+
+@pytest.mark.parametrize(("variant", "mean"), [(TORCHVISION, 0.485), (KERAS, 123.68 / 255)])
+def test_the_checkpoint_decides_the_variant(variant: Variant, mean: float, tmp_path: Path) -> None:
+    model = zoo.ResNet50(variant)
+    save_checkpoint(model, tmp_path / "model.safetensors")
+    trained = open_trained("resnet50", tmp_path / "model.safetensors", "imagefolder:x")
+    assert trained.network.name == "resnet50"
+    assert trained.network.preprocessing is not None
+    assert trained.network.preprocessing.mean[0] == mean
+    strides = [layer.stride for layer in trained.model.modules() if isinstance(layer, nn.Conv2d)]
+    expected = [layer.stride for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    assert strides == expected
 
 
 def test_a_network_opened_without_data_has_none() -> None:

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from chita.data.dataset import check_labels
 from chita.errors import ChitaError
+from chita.files.regular import open_regular
 
 CLASSES = 10
 _SHAPE = (3, 32, 32)
 _RECORD = 1 + 3 * 32 * 32
+_MOST_RECORDS = 60_000  # all of CIFAR-10; an official file has 10,000
 
 
 def read_cifar(path: Path) -> tuple[Tensor, Tensor]:
     """Return the images, (N, 3, 32, 32) uint8, and the labels, (N,) uint8, of one file."""
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size  # a sparse file may not fit into memory
+            if size % _RECORD or not 0 < size // _RECORD <= _MOST_RECORDS:
+                raise ChitaError(
+                    f"{path} is truncated or not a CIFAR-10 file: its {size} bytes are not whole "
+                    f"records of {_RECORD}, from 1 to {_MOST_RECORDS} of them"
+                )
+            content = file.read()
     except OSError as error:
         raise ChitaError(f"cannot read the CIFAR-10 file {path}: {error}") from error
-    if not content or len(content) % _RECORD:
-        raise ChitaError(
-            f"{path} is truncated or not a CIFAR-10 file: its {len(content)} bytes are not "
-            f"whole records of {_RECORD}"
-        )
     records = torch.from_numpy(np.frombuffer(content, np.uint8).reshape(-1, _RECORD).copy())
     labels = records[:, 0].clone()
-    if labels.max() >= CLASSES:
-        raise ChitaError(
-            f"{path} is damaged or not a CIFAR-10 file: it has the label {int(labels.max())}, "
-            f"labels are below {CLASSES}"
-        )
+    check_labels(labels, CLASSES, path)
     return records[:, 1:].reshape(-1, *_SHAPE), labels
 
 

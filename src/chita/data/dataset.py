@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
+from chita.model.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Images(Protocol):
-    """Labelled uint8 images, in any storage."""
+    """Labelled uint8 images, in any storage, or other samples that need no normalisation."""
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """The mean of each channel, of pixels scaled to [0, 1], that networks expect."""
+        """The mean of each channel, of pixels scaled to [0, 1], that networks expect.
+
+        It is empty for samples that are used as they are.
+        """
 
     @property
     def std(self) -> tuple[float, ...]:
@@ -27,6 +35,9 @@ class Images(Protocol):
 
     def __len__(self) -> int:
         """Return the number of images."""
+
+    def fingerprint(self) -> str:
+        """Return a hash that differs for other images, other labels and another order."""
 
     def shuffled(self, seed: int) -> Images:
         """Return the same images in an order drawn from the seed."""
@@ -52,15 +63,25 @@ class Images(Protocol):
         """
 
 
+def check_labels(labels: Tensor, classes: int, path: Path) -> None:
+    """Raise an error, with the file of the labels, unless all of them are below `classes`."""
+    if len(labels) and labels.max() >= classes:
+        raise ChitaError(
+            f"{path} is damaged or has other data: it has the label {int(labels.max())}, labels "
+            f"are below {classes}"
+        )
+
+
 @dataclass(frozen=True)
-class ImageData:
-    """Images in memory, with the normalisation that networks expect.
+class TensorData:
+    """Labelled samples in memory.
 
     Args:
-        images: (N, C, H, W) uint8.
+        images: (N, ...) images, or samples of any other kind.
         labels: (N,) int64.
-        mean: mean of each channel, of pixels scaled to [0, 1].
-        std: standard deviation of each channel.
+        mean: mean of each channel, of pixels scaled to [0, 1]; empty for samples that are used as
+            they are.
+        std: standard deviation of each channel; empty if `mean` is.
     """
 
     images: Tensor
@@ -68,27 +89,20 @@ class ImageData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        if self.images.dtype != torch.uint8 or self.images.ndim != 4 or not len(self.images):
-            raise ChitaError(
-                "images must be uint8 of shape (N, C, H, W), at least one, got "
-                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
-            )
-        if self.labels.shape != (len(self.images),):
-            raise ChitaError(
-                f"labels must be one for each of the {len(self.images)} images, got shape "
-                f"{tuple(self.labels.shape)}"
-            )
-
     def __len__(self) -> int:
         return len(self.images)
 
-    def shuffled(self, seed: int) -> ImageData:
+    def fingerprint(self) -> str:
+        """Return a hash of all pixels and labels, and of the normalisation."""
+        scale = torch.tensor([self.mean, self.std])
+        return fingerprint([("images", self.images), ("labels", self.labels), ("scale", scale)])
+
+    def shuffled(self, seed: int) -> Self:
         """Return the same images in an order drawn from the seed."""
         order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
         return replace(self, images=self.images[order], labels=self.labels[order])
 
-    def to(self, device: torch.device | str) -> ImageData:
+    def to(self, device: torch.device | str) -> Self:
         """Return the same images on `device`."""
         return replace(self, images=self.images.to(device), labels=self.labels.to(device))
 
@@ -111,6 +125,30 @@ class ImageData:
 
 
 @dataclass(frozen=True)
+class ImageData(TensorData):
+    """Images in memory, with the normalisation that networks expect.
+
+    Args:
+        images: (N, C, H, W) uint8.
+        labels: (N,) int64.
+        mean: mean of each channel, of pixels scaled to [0, 1].
+        std: standard deviation of each channel.
+    """
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4 or not len(self.images):
+            raise ChitaError(
+                "images must be uint8 of shape (N, C, H, W), at least one, got "
+                f"{self.images.dtype} of shape {tuple(self.images.shape)}"
+            )
+        if self.labels.shape != (len(self.images),):
+            raise ChitaError(
+                f"labels must be one for each of the {len(self.images)} images, got shape "
+                f"{tuple(self.labels.shape)}"
+            )
+
+
+@dataclass(frozen=True)
 class Splits:
     """The training and test images of a data set."""
 
@@ -120,6 +158,8 @@ class Splits:
 
 class Batches:
     """Normalised float32 batches `(inputs, targets)` of a data set, for any number of iterations.
+
+    Samples that need no normalisation keep their type.
 
     Iteration i of two `Batches` with the same arguments gives the same batches, even if earlier
     iterations were not completed.
@@ -168,6 +208,10 @@ class Batches:
         """Whether every iteration gives the same samples, in any order."""
         return self.augment is None
 
+    def fingerprint(self) -> str:
+        """Return a hash of the images and of how many of them an iteration has."""
+        return f"{self._data.fingerprint()} {self.samples}"
+
     def __len__(self) -> int:
         """Return the number of batches in one iteration."""
         return -(-self.samples // self.batch_size)
@@ -185,5 +229,7 @@ class Batches:
             order[: self.samples], self.batch_size, augment=self.augment, generator=generator
         )
         for images, labels in read:
-            images = images.to(self._device).float() / 255
-            yield (images - self._mean) / self._std, labels.to(self._device)
+            images = images.to(self._device)
+            if self._data.mean:
+                images = (images.float() / 255 - self._mean) / self._std
+            yield images, labels.to(self._device)

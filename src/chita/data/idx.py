@@ -7,6 +7,7 @@ one MNIST uses) and the number of axes. Every size is a big-endian 32-bit intege
 from __future__ import annotations
 
 import math
+import os
 import struct
 from pathlib import Path
 
@@ -15,28 +16,45 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
+from chita.files.regular import open_regular
 
 _UNSIGNED_BYTE = 8
+_MOST_AXES = 16
+_LONGEST_HEADER = 4 + 4 * _MOST_AXES
+_MOST_ITEMS = 1_000_000  # of a data set in memory; MNIST has 60,000 images
 
 
 def decode_idx(content: bytes, name: str) -> Tensor:
     """Return the uint8 tensor in the bytes of an idx file; `name` is the file in error messages."""
+    shape = _read_header(content, name)
+    start = _check_length(shape, len(content), name)
+    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())
+
+
+def _read_header(content: bytes, name: str) -> tuple[int, ...]:
+    """Return the shape in the header of an idx file, of which `content` is the beginning."""
     if len(content) < 4 or content[:3] != bytes((0, 0, _UNSIGNED_BYTE)):
         raise ChitaError(
             f"{name} is not an idx file of unsigned bytes: it starts with "
             f"{content[:4].hex(' ') or 'nothing'}, not with 00 00 08"
         )
     axes = content[3]
-    start = 4 + 4 * axes
-    if axes == 0 or len(content) < start:
+    if axes > _MOST_AXES:
+        raise ChitaError(f"{name} is damaged: its idx header has {axes} axes, at most {_MOST_AXES}")
+    if axes == 0 or len(content) < 4 + 4 * axes:
         raise ChitaError(f"{name} is truncated: its idx header of {axes} axes is incomplete")
-    shape = struct.unpack(f">{axes}I", content[4:start])
-    if len(content) != start + math.prod(shape):
+    return struct.unpack(f">{axes}I", content[4 : 4 + 4 * axes])
+
+
+def _check_length(shape: tuple[int, ...], length: int, name: str) -> int:
+    """Raise an error unless a file of this shape has `length` bytes; return where they start."""
+    start = 4 + 4 * len(shape)
+    if length != start + math.prod(shape):
         raise ChitaError(
             f"{name} is truncated or damaged: an idx file of shape {shape} has "
-            f"{start + math.prod(shape)} bytes, this one {len(content)}"
+            f"{start + math.prod(shape)} bytes, this one {length}"
         )
-    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy())
+    return start
 
 
 def encode_idx(values: Tensor) -> bytes:
@@ -50,10 +68,27 @@ def encode_idx(values: Tensor) -> bytes:
     return header + values.cpu().numpy().tobytes()
 
 
-def read_idx(path: Path) -> Tensor:
-    """Return the uint8 tensor in the idx file at `path`."""
+def read_idx(path: Path, item: tuple[int, ...]) -> Tensor:
+    """Return the items in the idx file at `path`, (N, *item) uint8.
+
+    The header and the size of the file are checked before its content is read: a sparse file may
+    claim more than the memory can hold.
+
+    Args:
+        path: the file.
+        item: the shape of one item, such as (28, 28), or () for a label.
+    """
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            shape = _read_header(file.read(_LONGEST_HEADER), str(path))
+            if shape[1:] != item or shape[0] > _MOST_ITEMS:
+                raise ChitaError(
+                    f"{path} has the shape {shape}: expected items of shape {item}, at most "
+                    f"{_MOST_ITEMS}"
+                )
+            _check_length(shape, os.fstat(file.fileno()).st_size, str(path))
+            file.seek(0)
+            content = file.read()
     except OSError as error:
         raise ChitaError(f"cannot read the idx file {path}: {error}") from error
     return decode_idx(content, str(path))

@@ -18,6 +18,7 @@ from chita.data.dataset import Augmentation
 from chita.data.decode import decode
 from chita.data.preprocessing import Preprocessing
 from chita.errors import ChitaError
+from chita.model.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,24 @@ class ImageFiles:
         """Return the images of (K,) indices."""
         files = [self.files[i] for i in chosen.tolist()]
         return replace(self, files=files, labels=self.labels[chosen], unreadable=set())
+
+    def fingerprint(self) -> str:
+        """Return a hash of the names, sizes and labels of all files, which are not read."""
+        sizes = [self._bytes_of(name) for name in self.files]
+        names = "\0".join(self.files).encode(errors="surrogateescape")
+        return fingerprint(
+            [
+                ("names", torch.frombuffer(bytearray(names), dtype=torch.uint8)),
+                ("sizes", torch.tensor(sizes)),
+                ("labels", self.labels),
+            ]
+        )
+
+    def _bytes_of(self, name: str) -> int:
+        try:
+            return (self.folder / name).stat().st_size
+        except OSError:  # an unreadable file
+            return -1
 
     def shuffled(self, seed: int) -> ImageFiles:
         """Return the same images in an order drawn from the seed."""

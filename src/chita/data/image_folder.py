@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from chita.data.cpus import available_cpus
 from chita.data.dataset import Splits
 from chita.data.decode import SUFFIXES, require_pillow
 from chita.data.image_files import ImageFiles, some
@@ -40,15 +41,15 @@ def image_folder(
         val_split: the share of the images of one folder that becomes the test set.
         seed: the seed of the choice of that share.
         classes: the classes of the network: more folders are an error, fewer a warning.
-        workers: the number of processes that decode, 0 for none; by default one for each CPU, at
-            most 8.
+        workers: the number of processes that decode, 0 for none; by default one for each CPU
+            that the process may use, at most 8.
     """
     require_pillow("folders of images")
     folder = Path(folder)
     if not folder.is_dir():
         raise ChitaError(f"image folder {folder} does not exist or is not a folder")
     if workers is None:
-        workers = min(_cpus(), _MOST_WORKERS)
+        workers = min(available_cpus(), _MOST_WORKERS)
     if workers < 0:
         raise ChitaError(f"workers must be at least 0, got {workers}")
     train, val = folder / "train", folder / "val"
@@ -72,13 +73,6 @@ def image_folder(
         )
     names = _class_names(folder, classes)
     return _split(_scan(folder, names, preprocessing, workers), val_split, seed)
-
-
-def _cpus() -> int:
-    """Return the number of CPUs that this process may use, if the system reports it."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _class_names(folder: Path, classes: int | None = None) -> list[str]:
@@ -125,8 +119,10 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _is_image(entry: os.DirEntry[str]) -> bool:
-    # A broken link counts as an unreadable image, not as a missing one.
-    return entry.name.lower().endswith(SUFFIXES) and (entry.is_symlink() or entry.is_file())
+    # A broken link counts as an unreadable image, not as a missing one. A pipe, or a link to one,
+    # is not an image: reading from it might never end.
+    broken = entry.is_symlink() and not Path(entry).exists()
+    return entry.name.lower().endswith(SUFFIXES) and (broken or entry.is_file())
 
 
 def _split(whole: ImageFiles, val_split: float, seed: int) -> Splits:

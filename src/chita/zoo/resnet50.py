@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -11,22 +13,43 @@ CLASSES = 1000
 _EXPANSION = 4
 
 
-class Bottleneck(nn.Module):
-    """1 x 1, 3 x 3 and 1 x 1 convolutions and a shortcut, a convolution if the shape changes.
+@dataclass(frozen=True)
+class Variant:
+    """What differs between the published variants of ResNet50.
 
-    The stride is that of the 3 x 3 convolution, as in torchvision.
+    Args:
+        early_stride: whether the first 1 x 1 convolution of a stage has its stride, as in the
+            original network and in Keras. Otherwise the 3 x 3 convolution has it, as in
+            torchvision.
+        bias: whether convolutions have biases, as in Keras.
+        eps: the number that batch norm adds to the variance.
     """
 
-    def __init__(self, channels_in: int, width: int, stride: int) -> None:
+    early_stride: bool = False
+    bias: bool = False
+    eps: float = 1e-5
+
+
+TORCHVISION = Variant()
+KERAS = Variant(early_stride=True, bias=True, eps=1e-3)
+
+
+class Bottleneck(nn.Module):
+    """1 x 1, 3 x 3 and 1 x 1 convolutions and a shortcut, a convolution if the shape changes."""
+
+    def __init__(
+        self, channels_in: int, width: int, stride: int, variant: Variant = TORCHVISION
+    ) -> None:
         super().__init__()
-        channels = _EXPANSION * width
-        self.conv1 = nn.Conv2d(channels_in, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, channels, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(channels)
-        self.downsample = shortcut(channels_in, channels, stride)
+        channels, bias, eps = _EXPANSION * width, variant.bias, variant.eps
+        first, second = (stride, 1) if variant.early_stride else (1, stride)
+        self.conv1 = nn.Conv2d(channels_in, width, 1, stride=first, bias=bias)
+        self.bn1 = nn.BatchNorm2d(width, eps=eps)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=second, padding=1, bias=bias)
+        self.bn2 = nn.BatchNorm2d(width, eps=eps)
+        self.conv3 = nn.Conv2d(width, channels, 1, bias=bias)
+        self.bn3 = nn.BatchNorm2d(channels, eps=eps)
+        self.downsample = shortcut(channels_in, channels, stride, bias=bias, eps=eps)
 
     def forward(self, images: Tensor) -> Tensor:
         """Map (B, channels_in, H, W) to (B, 4 width, H / stride, W / stride)."""
@@ -38,16 +61,20 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """ResNet50, whose outputs are logits."""
+    """ResNet50, whose outputs are logits.
 
-    def __init__(self) -> None:
+    Args:
+        variant: the variant of the network that the weights need, such as `KERAS`.
+    """
+
+    def __init__(self, variant: Variant = TORCHVISION) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.layer1 = _stage(64, 64, blocks=3, stride=1)
-        self.layer2 = _stage(256, 128, blocks=4, stride=2)
-        self.layer3 = _stage(512, 256, blocks=6, stride=2)
-        self.layer4 = _stage(1024, 512, blocks=3, stride=2)
+        self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=variant.bias)
+        self.bn1 = nn.BatchNorm2d(64, eps=variant.eps)
+        self.layer1 = _stage(64, 64, blocks=3, stride=1, variant=variant)
+        self.layer2 = _stage(256, 128, blocks=4, stride=2, variant=variant)
+        self.layer3 = _stage(512, 256, blocks=6, stride=2, variant=variant)
+        self.layer4 = _stage(1024, 512, blocks=3, stride=2, variant=variant)
         self.fc = nn.Linear(2048, CLASSES)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -59,7 +86,9 @@ class ResNet50(nn.Module):
         return logits
 
 
-def _stage(channels_in: int, width: int, *, blocks: int, stride: int) -> nn.Sequential:
-    first = Bottleneck(channels_in, width, stride)
-    rest = (Bottleneck(_EXPANSION * width, width, 1) for _ in range(blocks - 1))
+def _stage(
+    channels_in: int, width: int, *, blocks: int, stride: int, variant: Variant
+) -> nn.Sequential:
+    first = Bottleneck(channels_in, width, stride, variant)
+    rest = (Bottleneck(_EXPANSION * width, width, 1, variant) for _ in range(blocks - 1))
     return nn.Sequential(first, *rest)

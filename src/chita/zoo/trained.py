@@ -1,28 +1,39 @@
 """Open a trained network: its model with weights, and its data with their preprocessing.
 
 Every command and benchmark opens networks here. `find_trained` resolves what a user gives (the name
-of a network, a checkpoint or a run folder), and `open_trained` adds the weights and the data.
+of a network, a reference, a checkpoint or a run folder), and `open_trained` adds the weights and
+the data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from chita.data import Batches, Splits, image_folder, load
+from chita.data import Batches, Splits
 from chita.data.dataset import Images
-from chita.data.fetch import Progress
-from chita.errors import ChitaError
+from chita.data.download import Progress
+from chita.data.gather import gather_samples
+from chita.data.text import CONTEXT, DEFAULT_SIZE, TextSize, Tokens, choose_sequences
+from chita.errors import ChitaError, describe_error
 from chita.files.atomic import as_path
-from chita.files.checkpoint import load_checkpoint
-from chita.files.run_folder import CONFIG_FILE, config_beside, model_file
-from chita.zoo.networks import NETWORKS, Network, get
-
-IMAGE_FOLDER = "imagefolder:"
+from chita.files.checkpoint import load_checkpoint, read_checkpoint
+from chita.files.run_folder import CONFIG_FILE, MODEL_FILE, config_beside, model_file
+from chita.model.language import Sequences, check_context, sequence_batches
+from chita.references import timm_model
+from chita.references.huggingface_model import is_huggingface_folder
+from chita.references.python_object import is_reference
+from chita.references.resolve import NETWORK_FORMS
+from chita.zoo.given_network import find_network
+from chita.zoo.network_data import IMAGE_FOLDER, load_data, pick_data
+from chita.zoo.networks import NETWORKS, Network
+from chita.zoo.weights import find_weights
 
 
 @dataclass(eq=False)  # compared and hashed by identity
@@ -30,12 +41,15 @@ class Trained:
     """A network with its weights and its data, both of which are read on first use.
 
     Attributes:
-        network: the network of the zoo.
-        checkpoint: the file of the weights; None for untrained ones.
-        data_name: the data set, or "imagefolder:DIR"; None without data.
+        network: the network.
+        checkpoint: the file of the weights; None for those that the network is built with.
+        data_name: the data set, "imagefolder:DIR" or a reference; None without data.
         val_split: the share of an image folder to test on.
         seed: the seed of that split, and of the order in which calibration reads the images.
         place: the device of the model and its batches.
+        test_name: the test data, named as `data_name`; None for the test images of `data_name`.
+        fresh: whether the weights are untrained.
+        text: how texts are cut into sequences.
     """
 
     network: Network
@@ -44,7 +58,10 @@ class Trained:
     val_split: float | None
     seed: int
     place: torch.device
-    _splits: Splits | None = field(default=None, init=False, repr=False)
+    test_name: str | None = None
+    fresh: bool = False
+    text: TextSize = DEFAULT_SIZE
+    _data: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def model(self) -> nn.Module:
@@ -53,60 +70,110 @@ class Trained:
 
     def build(self) -> nn.Module:
         """Return a new model with the weights of the checkpoint."""
-        model = self.network.build().to(self.place)
+        trained = self.network.build_trained
+        if trained is not None and self.checkpoint is None and not self.fresh:
+            return self._placed(trained())
+        model = self._placed(self.network.build())
         if self.checkpoint is not None:
-            load_checkpoint(model, self.checkpoint)
+            try:
+                load_checkpoint(model, self.checkpoint)
+            except ChitaError as error:
+                raise ChitaError(f"{self.network.name}: {error}") from error
         return model
+
+    def _placed(self, model: nn.Module) -> nn.Module:
+        try:
+            return model.to(self.place)
+        except (NotImplementedError, ValueError) as error:  # without values, or quantized
+            raise ChitaError(
+                f"{self.network.name} cannot be moved to {self.place}: {describe_error(error)}"
+            ) from error
 
     @property
     def splits(self) -> Splits:
-        """The training and test images."""
-        return self.fetch()
+        """The training and test images, or samples of a reference, which are read into memory.
 
-    def fetch(self, progress: Progress | None = None) -> Splits:
-        """Read the training and test images once, and download them first if needed.
+        Raises:
+            ChitaError: there are no test data, or the samples have no classes.
+        """
+        self.fetch()
+        train, test = (self._data[name or ""] for name in (self.data_name, self._tested))
+        if self.test_name is None and not isinstance(test, Splits):
+            raise ChitaError(f"{self.data_name} has no test data: pass test_name= (--test)")
+        return Splits(
+            train.train if isinstance(train, Splits) else self._gather(self.data_name, train),
+            test.test if isinstance(test, Splits) else self._gather(self.test_name, test),
+        )
+
+    def _gather(self, name: str | None, given: Any) -> Images:
+        if isinstance(given, Tokens):
+            raise ChitaError(
+                f"{name} is a text, whose sequences have no classes to train on: use `chita prune` "
+                "or `chita recover`, which train on the outputs of the dense model"
+            )
+        return gather_samples(str(name), self.model, given)
+
+    @property
+    def _tested(self) -> str | None:
+        return self.test_name or self.data_name
+
+    def fetch(self, progress: Progress | None = None) -> None:
+        """Read the data once, and download them first if needed.
 
         Args:
             progress: called during a download (see `chita.data.load`).
         """
-        if self._splits is None:
-            self._splits = self._load_splits(progress)
-        return self._splits
-
-    def _load_splits(self, progress: Progress | None) -> Splits:
         if self.data_name is None:
             raise ChitaError(f"{self.network.name} was opened without its data")
-        if self.network.preprocessing is None:
-            return load(self.data_name, progress=progress)
-        return image_folder(
-            self.data_name.removeprefix(IMAGE_FOLDER),
-            self.network.preprocessing,
-            val_split=self.val_split,
-            seed=self.seed,
-            classes=self.network.classes,
-        )
+        for name in filter(None, (self.data_name, self.test_name)):
+            if name not in self._data:
+                self._data[name] = load_data(
+                    name, self.network, val_split=self.val_split, seed=self.seed, progress=progress
+                )
 
     @cached_property
-    def test(self) -> Batches:
-        """The test images."""
-        return self._batches(self.splits.test)
+    def test(self) -> Any:
+        """Batches of the test data; None if there are none."""
+        self.fetch()
+        found = self._data[self._tested or ""]
+        if isinstance(found, Splits):
+            return self._batches(found.test)
+        if isinstance(found, Tokens):
+            return (
+                None if self.test_name is None else self._sequences(found.first(self.text.tokens))
+            )
+        return None if self.test_name is None else found
 
     @cached_property
-    def calibration(self) -> Batches:
-        """The training images in an order drawn from the seed."""
-        return self._batches(self.splits.train.shuffled(self.seed))
+    def calibration(self) -> Any:
+        """The training images or sequences in an order drawn from the seed, or the user's data."""
+        self.fetch()
+        found = self._data[self.data_name or ""]
+        if isinstance(found, Splits):
+            return self._batches(found.train.shuffled(self.seed))
+        return self._sequences(found, self.text.sequences) if isinstance(found, Tokens) else found
+
+    def _sequences(self, tokens: Tokens, count: int | None = None) -> list[Sequences]:
+        """Return the sequences of a text, or some of them in random order."""
+        context = check_context(self.model, self.text.context, CONTEXT)
+        found = tokens.sequences(context)
+        if count is not None:
+            found = choose_sequences(found, count, self.seed)
+        return sequence_batches(self.model, found, tokens.name)
 
     def _batches(self, images: Images) -> Batches:
         return Batches(images, self.network.batch_size, device=self.place)
 
 
-def find_trained(source: str, network: str | None = None) -> tuple[Network, Path]:
-    """Return the network and the checkpoint that `source` refers to.
+def find_source(
+    source: str, network: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> tuple[Network, Path | None]:
+    """Return the network that `source` refers to, and its checkpoint if it is one.
 
     Args:
-        source: a checkpoint, a run folder of `chita prune`, `chita gradual` or `chita recover`, or
-            the name of a network whose weights ship with chita.
-        network: the network of a checkpoint; by default the one in the config.yaml beside it.
+        source: see `find_trained`; the name of any network.
+        network: see `find_trained`.
+        arguments: see `find_trained`.
     """
     path = model_file(Path(source))
     if path.is_file() and source in NETWORKS:
@@ -114,14 +181,42 @@ def find_trained(source: str, network: str | None = None) -> tuple[Network, Path
             f"{source!r} is both a network and a path ({path}): give ./{source} for the path, or "
             "rename it to use the network"
         )
+    run = (Path(source) / CONFIG_FILE).exists()  # whose network may be another one
+    if network is None and not run and is_huggingface_folder(source):
+        return find_network(source, arguments), None
     if path.is_file():
-        return get(network or _network_of(path)), path
-    if source in NETWORKS:
-        return get(source), shipped_checkpoint(get(source))
+        return _network_of(path, network, arguments), path
+    if source in NETWORKS or is_reference(source):
+        if network not in (None, source):
+            raise ChitaError(
+                f"{source!r} is a network itself: leave out network= (--network), which names the "
+                f"network of a checkpoint, got {network!r}"
+            )
+        return find_network(source, arguments), None
     raise ChitaError(
         f"{source!r} is neither a checkpoint, a run folder nor a known network; the networks are "
-        f"{', '.join(NETWORKS)}"
+        f"{', '.join(NETWORKS)}, and references {NETWORK_FORMS}"
     )
+
+
+def find_trained(
+    source: str, network: str | None = None, arguments: Mapping[str, Any] | None = None
+) -> tuple[Network, Path | None]:
+    """Return the network and the checkpoint that `source` refers to.
+
+    Args:
+        source: a checkpoint, a run folder of `chita prune`, `chita gradual` or `chita recover`, the
+            name of a network whose weights ship with chita, a folder of Hugging Face, or a
+            reference (see `find_network`).
+        network: the network of a checkpoint; by default the one in the config.yaml beside it.
+        arguments: the arguments of the function that builds the network of a reference; by default
+            those in the config.yaml.
+
+    Returns:
+        The network, and its checkpoint; None if the network is built with trained weights.
+    """
+    found, checkpoint = find_source(source, network, arguments)
+    return found, shipped_checkpoint(found) if checkpoint is None else checkpoint
 
 
 def open_trained(
@@ -129,76 +224,98 @@ def open_trained(
     checkpoint: str | Path | None = None,
     data_name: str | None = None,
     *,
+    test_name: str | None = None,
     val_split: float | None = None,
     seed: int = 0,
     place: torch.device | str = "cpu",
     fresh: bool = False,
+    text: TextSize = DEFAULT_SIZE,
     with_data: bool = True,
 ) -> Trained:
     """Open a network; nothing is read yet, but wrong arguments raise an error.
 
     Args:
-        network: a network of the zoo, or its name.
-        checkpoint: the weights, a file or a run folder; by default those that ship with chita.
-        data_name: the data set; by default the one that belongs to the weights.
+        network: a network, its name in the zoo or a reference (see `find_network`).
+        checkpoint: the weights, a file or a run folder; by default those that ship with chita, or
+            those that the network of a reference is built with.
+        data_name: the data set, "imagefolder:DIR" or a reference to the user's own data; by default
+            the data set that belongs to the weights.
+        test_name: the test data, named in the same way; by default the test images of `data_name`.
         val_split: the share of an image folder to test on.
         seed: the seed of that split, and of the order of calibration.
         place: the device of the model and its batches.
         fresh: keep the weights that `network.build` draws, without training.
+        text: how texts are cut into sequences.
         with_data: False for a caller that needs the model alone.
     """
-    network = get(network) if isinstance(network, str) else network
+    network = network if isinstance(network, Network) else find_network(network)
     path = None if checkpoint is None else as_path(checkpoint, "checkpoint")
-    name = _pick_data(network, data_name, path) if with_data else None
-    if val_split is not None and network.preprocessing is None:
+    name = pick_data(network, data_name, shipped=path is None) if with_data else None
+    if val_split is not None and not any(
+        given and given.startswith(IMAGE_FOLDER) for given in (name, test_name)
+    ):
         raise ChitaError(
             f"val_split (--val-split) requires data_name (--data) {IMAGE_FOLDER}DIR, "
             f"got {val_split} and {name}"
         )
     if not fresh:
         path = shipped_checkpoint(network) if path is None else model_file(path)
-    return Trained(network, None if fresh else path, name, val_split, seed, torch.device(place))
+    return Trained(
+        network if fresh or path is None else fitting_variant(network, path),
+        None if fresh else path,
+        name,
+        val_split,
+        seed,
+        torch.device(place),
+        test_name=test_name,
+        fresh=fresh,
+        text=text,
+    )
 
 
-def shipped_checkpoint(network: Network) -> Path:
-    """Return the trained weights inside the package."""
-    if network.embedded is None:
-        raise ChitaError(
-            f"no trained {network.name} ships with chita: pass its weights as checkpoint= "
-            "(--checkpoint)"
-        )
-    return network.embedded.checkpoint
+def shipped_checkpoint(network: Network) -> Path | None:
+    """Return the trained weights in the package or in the cache.
+
+    None means that the network is built with weights.
+    """
+    if network.build_trained is not None:
+        return None
+    if network.embedded is not None:
+        return network.embedded.checkpoint
+    folder = find_weights(network.name) if network.weights else None
+    if folder is not None:
+        return folder / MODEL_FILE
+    way = ""
+    if network.weights:
+        way = f", or run `chita weights get {network.name}` first"
+    elif network.name.startswith(timm_model.PREFIX):
+        way = ", or --set pretrained=true to download them"
+    raise ChitaError(
+        f"{network.name} comes without trained weights: pass them as checkpoint= (--checkpoint)"
+        f"{way}"
+    )
 
 
-def random_images(network: Network, batch: int) -> Tensor:
-    """Draw images of the network's input size from a fixed seed, (batch, C, H, W)."""
-    return torch.randn(batch, *network.input_shape, generator=torch.Generator().manual_seed(0))
+def fitting_variant(network: Network, checkpoint: Path) -> Network:
+    """Return the variant of a network whose tensors a checkpoint has; else the network itself."""
+    if not network.variants:
+        return network
+    names = read_checkpoint(checkpoint).keys()
+    for variant in network.variants:
+        with torch.device("meta"):
+            if variant.build().state_dict().keys() == names:
+                return variant
+    return network
 
 
-def _pick_data(network: Network, given: str | None, checkpoint: Path | None) -> str:
-    """Return the data set given, or by default the one that belongs to the weights."""
-    if network.preprocessing is not None:
-        if given is None or not given.startswith(IMAGE_FOLDER):
-            raise ChitaError(
-                f"{network.name} takes images of {network.data}, which chita cannot download: pass "
-                f"data_name (--data) {IMAGE_FOLDER}DIR, got {given or 'none'}"
-            )
-        return given
-    embedded = [] if network.embedded is None else [network.embedded.data]
-    if given is None:
-        return embedded[0] if checkpoint is None and embedded else network.data
-    if given not in (network.data, *embedded):
-        fitting = " or ".join([network.data, *embedded])
-        raise ChitaError(f"{network.name} takes data_name (--data) {fitting}, got {given!r}")
-    return given
-
-
-def _network_of(checkpoint: Path) -> str:
-    """Return the network that the configuration beside a checkpoint names."""
-    name = config_beside(checkpoint).get("network")
-    if name is None:
+def _network_of(checkpoint: Path, name: str | None, arguments: Mapping[str, Any] | None) -> Network:
+    """Return the network of a checkpoint, by default that in the configuration beside it."""
+    if name is not None:
+        return find_network(name, arguments)
+    run = config_beside(checkpoint)
+    if run.get("network") is None:
         raise ChitaError(
             f"the network of {checkpoint} is unknown, because no {CONFIG_FILE} beside it names "
-            f"one: pass network= (--network), one of {', '.join(NETWORKS)}"
+            f"one: pass network= (--network), one of {', '.join(NETWORKS)}, or {NETWORK_FORMS}"
         )
-    return str(name)
+    return find_network(str(run["network"]), arguments or run.get("set"))

@@ -1,0 +1,1 @@
+"""References as text: Python objects, timm models and Hugging Face folders that a user names."""
