@@ -310,7 +310,7 @@ def test_an_unknown_method_is_named_with_all_known_ones() -> None:
     with pytest.raises(ChitaError, match=r"'magnitude'.*'zebra'.*got 'l1'"):
         get_method("l1")
     assert registry.methods_where(lambda method: method.curvature is NoCurvature) == (
-        "magnitude, magnitude-uniform, zebra"
+        "lamp, magnitude, magnitude-uniform, zebra"
     )
 
 

@@ -16,7 +16,7 @@ from tests.support.messages import naming
 def test_every_method_goes_by_its_name() -> None:
     assert {"magnitude", "chita-cd", "chita-bso", "chita++"} < METHODS.keys()
     assert {"obd", "obs", "woodfisher", "woodtaylor", "m-fac", "cbs"} < METHODS.keys()
-    assert {"l-obs", "magnitude-uniform"} < METHODS.keys()
+    assert {"l-obs", "magnitude-uniform", "lamp"} < METHODS.keys()
     for name in METHODS:
         assert get_method(name) is METHODS[name]
         assert get_method(name).name == name

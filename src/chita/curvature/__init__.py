@@ -1,10 +1,11 @@
 """Curvature sources: a model and samples -> a local quadratic model of the loss."""
 
 from chita.curvature.fisher import Fisher, Gradients, gradient_matrix
-from chita.curvature.layer_inputs import LayerInputs
+from chita.curvature.layer_inputs import BlockInputs, LayerInputs
 from chita.curvature.source import CurvatureSource, LocalModel, NoCurvature, SampledModel
 
 __all__ = [
+    "BlockInputs",
     "CurvatureSource",
     "Fisher",
     "Gradients",

@@ -20,9 +20,9 @@ from chita.curvature.gradient_rows import (
     write_rows,
 )
 from chita.curvature.self_check import self_check
-from chita.curvature.source import CurvatureSource, LocalModel
+from chita.curvature.source import CountRows, CurvatureSource, LocalModel
 from chita.errors import ChitaError
-from chita.model.batch import Batch, tensors_of
+from chita.model.batch import Batch, bytes_of, tensors_of
 from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
 from chita.model.losses import Loss
@@ -77,6 +77,7 @@ class Fisher(CurvatureSource):
             batch=given.batch,
             loss=given.row_loss,
             store=given.store,
+            count_rows=given.count_rows,
         )
         given.stream.skip(sum(rows[ranks.rank + 1 :]) * given.batch)
         return found.matrix, ranks.gather(found.losses)
@@ -91,6 +92,7 @@ def gradient_matrix(
     batch: int,
     loss: Loss | None = None,
     store: Store = HeldTarget,
+    count_rows: CountRows | None = None,
 ) -> Gradients:
     """Compute A: row i is the gradient of the mean loss of mini-batch i.
 
@@ -107,6 +109,7 @@ def gradient_matrix(
             Batches that are dicts use the loss of the model.
         store: chooses the storage of A from its size and the cost of its first row; by default A
             is held in memory, on the device of the model.
+        count_rows: called with the finished rows, and with n, after each chunk.
 
     Raises:
         ChitaError: There are too few samples, the loss is not a finite scalar, or gradients are not
@@ -123,7 +126,7 @@ def gradient_matrix(
         first = next(stream.take(batch, batch))
         row, demand = _first_row(model, weights, first, rows, loss)
         target = store(demand)
-        filler = _Filler(model, weights, rows, batch, loss, target)
+        filler = _Filler(model, weights, rows, batch, loss, target, count_rows)
         filler.write(row)
         del row  # it has the size of a row of A
         size = min(demand.chunk, target.most_rows)
@@ -160,7 +163,7 @@ def _first_row(
         chunk=min(rows, rows_at_once(each, device)),
         row_bytes=each,
         row_seconds=perf_counter() - began,
-        sample_bytes=sum(t.numel() * t.element_size() for t in tensors_of(batch.content)),
+        sample_bytes=bytes_of(batch.content),
     )
     return row, demand
 
@@ -185,7 +188,9 @@ class _Filler:
         batch: int,
         loss: Loss | None,
         target: Target,
+        count_rows: CountRows | None = None,
     ) -> None:
+        self._count_rows = count_rows
         self.losses = torch.empty(rows, dtype=_dtype(weights), device=weights.device)
         self._model, self._batch, self._loss, self._target = model, batch, loss, target
         self._weights = [w for w in weights if w.start < target.last and w.stop > target.first]
@@ -246,6 +251,8 @@ class _Filler:
         self._target.end()
         self.losses[self._done : self._done + len(losses)] = losses
         self._done += len(losses)
+        if self._count_rows is not None:
+            self._count_rows(self._done, len(self.losses))
 
     def _check_finite(self, place: Place) -> None:
         for weight in self._weights:

@@ -15,8 +15,9 @@ from torch.autograd.graph import GradientEdge
 
 from chita.curvature.per_sample.any_layer import any_layer
 from chita.curvature.per_sample.registry import is_built_in, rule_for
-from chita.errors import ChitaError, describe
-from chita.model.batch import Batch, tensors_of
+from chita.curvature.weight_uses import known_weights
+from chita.errors import ChitaError, describe_error
+from chita.model.batch import Batch, copied, tensors_of
 from chita.model.forward import differentiable, evaluating, logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, batch_loss, row_losses
@@ -192,14 +193,17 @@ class Chunk:
         outputs: the outputs of the model that the loss uses.
         losses: the losses of the mini-batches, (R,).
         signs: a random sign for each row, (R,).
-        total: the gradient of losses @ signs, from the same backward pass. Autograd computes it
-            without the rules, and the sum of the rows times their signs must equal it.
+        weights: the weights whose gradients were written.
+        total: the gradient of losses @ signs by the weights that may be used outside their modules
+            (see `weight_uses.py`), from the same backward pass. Autograd computes it without the
+            rules, and the sum of the rows times their signs must equal it.
         called: the names of the weights whose module was called.
     """
 
     outputs: list[Tensor]
     losses: Tensor
     signs: Tensor
+    weights: list[Weight]
     total: Row
     called: set[str]
 
@@ -220,13 +224,15 @@ def write_rows(
     assert isinstance(batch.content, tuple)
     inputs, targets = batch.content
     with captured(found) as calls:
-        outputs = run_model(model, inputs)
+        outputs = run_model(model, copied(inputs))
     losses = row_losses(loss, outputs, targets, rows)
     weights = list({w.name: w for owner in found for w in owner.owned.values()}.values())
     signs = _random_signs(losses)
     total = losses @ signs
     edges = [call.output for call in calls]
-    both = dense_gradients(total, [*edges, *(weight.parameter for weight in weights)])
+    known = known_weights(total, calls, weights)
+    doubtful = [weight for weight in weights if weight.name not in known]
+    both = dense_gradients(total, [*edges, *(weight.parameter for weight in doubtful)])
     gradients, by_weight = both[: len(edges)], both[len(edges) :]
     written: set[str] = set()
     with torch.no_grad():
@@ -239,8 +245,8 @@ def write_rows(
             if weight.name not in written:
                 place.clear(weight.start, weight.stop)
     called = {w.name for call in calls for w in call.owner.owned.values()}
-    row = Row(total.detach(), weights, by_weight)
-    return Chunk(seen_outputs(outputs, loss), losses.detach(), signs, row, called)
+    row = Row(total.detach(), doubtful, by_weight)
+    return Chunk(seen_outputs(outputs, loss), losses.detach(), signs, weights, row, called)
 
 
 def seen_outputs(outputs: Any, loss: Loss | None) -> list[Tensor]:
@@ -288,5 +294,5 @@ def _write_call(call: Call, gradient: Tensor, place: Place, written: set[str]) -
         if rule is None or is_built_in(rule):
             raise
         name = type(call.owner.module).__name__
-        raise RuleError(f"the gradient rule of {name} fails: {describe(error)}") from error
+        raise RuleError(f"the gradient rule of {name} fails: {describe_error(error)}") from error
     written.update(weight.name for weight in call.owner.owned.values())

@@ -1,26 +1,36 @@
-"""The second moments of the inputs of each layer, for methods that work layer by layer (L-OBS).
+"""The second moments of the inputs of each layer, for methods that work layer by layer.
 
 A Linear layer multiplies its weights by its inputs, a convolution by the windows of its inputs.
-Only the i x i sums of x x^T are stored; they grow as the layers are called.
+Only the i x i sums of x x^T are stored; they grow as the layers are called. Tokens that the
+attention mask of a batch excludes do not count.
+
+`chita.prune` measures a network section by section: `group_moments` returns the moments of one
+group of layers, whose inputs come from sections that are pruned already.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.curvature.source import CurvatureSource, LocalModel, no_rows
 from chita.errors import ChitaError
-from chita.model.forward import evaluating
+from chita.model.batch import Batch
+from chita.model.forward import attention_mask, device_of, evaluating
 from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
 from chita.model.layers import kind_of
 from chita.model.losses import Loss, batch_loss
+from chita.model.replay import Replay, StopPassError
 from chita.model.sample_stream import SampleStream
-from chita.model.weights import Weight, Weights
+from chita.model.sections import Group
+from chita.model.token_models import has_decoder
+from chita.model.weights import Weight, Weights, weight_axes
 
 CHUNK = 64  # samples in a forward pass
 
@@ -38,15 +48,33 @@ class InputMoments:
 
 
 class LayerInputs(CurvatureSource):
-    """The second moments of the layers' inputs over the calibration samples, without gradients."""
+    """The second moments of the layers' inputs over the calibration samples, without gradients.
+
+    All layers are measured at once, in the network before pruning, as L-OBS defines it.
+    """
 
     def at(self, w0: Tensor) -> LocalModel:
         """Return the moments, and the mean loss, at w0, (p,); A has no rows."""
         given = self.sampled
+        for name, axes in weight_axes(given.model, given.weights).items():
+            if axes.inputs_before > 1:
+                raise ChitaError(
+                    f"{name!r} is stored with its inputs first, but its moments belong to a weight "
+                    f"with its outputs first; leave it out with exclude={name!r}"
+                )
         found = input_moments(
             given.model, given.weights, given.stream, samples=given.samples, loss=given.loss
         )
         return LocalModel(no_rows(w0), found.loss, given.alpha, moments=found.moments)
+
+
+class BlockInputs(LayerInputs):
+    """The second moments of the inputs of one block after the other.
+
+    The blocks before it are pruned already (`pruning/block_by_block/`).
+    """
+
+    by_block = True
 
 
 @torch.no_grad()
@@ -73,15 +101,60 @@ def input_moments(
         ChitaError: A prunable weight is not that of a Linear or convolution layer, its layer is
             never called, or the loss is not finite.
     """
-    sums = {weight.name: _Sum() for weight in weights}
+    names = {o.module: o.owned["weight"].name for o in measurable_layers(model, weights)}
+    by_name = {weight.name: _Sum() for weight in weights}
+    sums = {module: by_name[name] for module, name in names.items()}
     total = 0.0
-    with evaluating(model), _summed(_layers(model, weights), sums):
-        for batch in stream.take(samples, CHUNK):
-            total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
+    with evaluating(model):
+        for batch in stream.take(samples, min(CHUNK, stream.at_once())):
+            with _summed(sums, counted_tokens(model, batch)):
+                total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
     if not math.isfinite(total):
         raise ChitaError("the loss is not finite: the model and the data must give finite losses")
-    moments = tuple(sums[weight.name].mean(weight) for weight in weights)
+    moments = tuple(by_name[weight.name].mean(weight) for weight in weights)
     return InputMoments(moments, total / samples)
+
+
+@torch.no_grad()
+def group_moments(
+    replay: Replay, section: int, group: Group, pieces: Iterable[tuple[Batch, Any]]
+) -> dict[str, Tensor]:
+    """Compute the second moments of the inputs of a group of layers of one section.
+
+    A forward pass ends as soon as the layers of the group are called.
+
+    Args:
+        replay: the sections of the model, which is in eval mode.
+        section: the number of the section.
+        group: the layers.
+        pieces: the samples, each with the output of the section before, as for `Replay.run`.
+
+    Returns:
+        The mean of x x^T for each weight by name, (groups, i, i) in float64; layers with the same
+        input share it.
+    """
+    by_input = [(shared, _Sum()) for shared in group]
+    sums = {module: total for shared, total in by_input for module in shared.modules}
+    calls = sum(shared.calls for shared in group) if all(s.calls for s in group) else None
+    for batch, before in pieces:
+        counted = counted_tokens(replay.model, batch)
+        with _summed(sums, counted, calls):
+            replay.run(section, batch.to(device_of(replay.model)), before)
+    return {
+        weight.name: moment
+        for shared, total in by_input
+        for moment in (total.mean(shared.weights[0]),)
+        for weight in shared.weights
+    }
+
+
+def counted_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
+    """Return which tokens of a batch the attention mask includes, (B, L) bool; None if unknown.
+
+    With an encoder and a decoder it is unknown: each has positions of its own.
+    """
+    mask = None if has_decoder(model) else attention_mask(model, batch.inputs)
+    return None if mask is None else mask != 0
 
 
 class _Sum:
@@ -98,6 +171,11 @@ class _Sum:
         self._count += x.shape[-1]
 
     def mean(self, weight: Weight) -> Tensor:
+        if self._total is not None and not self._count:
+            raise ChitaError(
+                f"the inputs of {weight.name!r} are padding alone: attention_mask must be 1 at "
+                "some tokens of the calibration samples"
+            )
         if self._total is None:
             raise ChitaError(
                 f"the layer of {weight.name!r} is never called as a module, so that its inputs "
@@ -106,8 +184,12 @@ class _Sum:
         return self._total / self._count
 
 
-def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
-    """Return the Linear and convolution layers that own the prunable weights."""
+def measurable_layers(model: nn.Module, weights: Weights) -> list[Owner]:
+    """Return the Linear and convolution layers that own the prunable weights.
+
+    Raises:
+        ChitaError: A prunable weight is not that of such a layer.
+    """
     found = [
         owner
         for owner in owners(model, weights)
@@ -123,16 +205,30 @@ def _layers(model: nn.Module, weights: Weights) -> list[Owner]:
     return found
 
 
-def _summed(layers: list[Owner], sums: dict[str, _Sum]) -> AbstractContextManager[None]:
-    """Within the context, add the inputs of the layers to the sums of their weights."""
-    names = {owner.module: owner.owned["weight"].name for owner in layers}
+def _summed(
+    sums: Mapping[nn.Module, _Sum], counted: Tensor | None, calls: int | None = None
+) -> AbstractContextManager[None]:
+    """Within the context, add the inputs of the layers to their sums.
+
+    Args:
+        sums: the sum of each layer.
+        counted: which tokens count, (B, L) bool; None if all do.
+        calls: after so many calls the forward pass is stopped; None for no limit.
+    """
+    done = 0
 
     def add(layer: nn.Module, args: Args, keywords: Keywords, output: Tensor) -> None:
+        nonlocal done
         x = first_input(args, keywords)
         x = x.to(torch.promote_types(x.dtype, torch.float32))
+        if counted is not None and x.ndim == 3 and x.shape[:2] == counted.shape:
+            x = x[counted.to(x.device)]
         columns = kind_of(layer).columns
         assert columns is not None
         for part in columns(layer, x, output):
-            sums[names[layer]].add(part)
+            sums[layer].add(part)
+        done += 1
+        if done == calls:
+            raise StopPassError
 
-    return watching(names, add)
+    return watching(sums, add)

@@ -3,10 +3,14 @@
 Three checks detect three kinds of error:
 
 - `check_sum`: the rows of a chunk, with random signs, add up to its plain gradient. It detects a
-  weight that is used outside its module, even for a few samples. It cannot detect samples that
-  interact, because the sum is correct for any division into rows.
+  weight that is used outside its module, even for a few samples, and is left out for weights where
+  autograd's graph shows that there is no such use. It cannot detect samples that interact, because
+  the sum is correct for any division into rows.
 - `check_outputs`: some samples of the chunk, run without the others, have the same outputs. It
-  detects samples that interact.
+  detects samples that interact. A mixture of experts with a capacity drops samples: in a chunk
+  those that come last, and in a mini-batch alone others, since its capacity is smaller. The last
+  rows are therefore always among those that are checked, and of each shape some mini-batches run
+  alone.
 - `check_row`: one row equals plain autograd on its mini-batch alone. It detects samples that are
   not in dimension 0. This depends on the shapes only, so that one check for each shape suffices.
 """
@@ -28,13 +32,16 @@ from chita.solver.matrix.in_memory import Place
 
 FLOOR = 1e-3  # relative to the norm over all weights; smaller gradients are rounding errors
 PART = 4  # check the outputs of one row in PART
+ALONE = 32  # mini-batches that run alone for each new shape: enough to find one wrong row in ten
 DIFFERENT = "the gradients of {} differ in a batch of many rows"
 
 
 def self_check(
     model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, place: Place, *, new: bool
 ) -> None:
-    """Run the checks on the rows with the largest losses: gradients near zero prove nothing.
+    """Run the checks, on the last rows and on those with the largest losses.
+
+    Gradients near zero prove nothing.
 
     Args:
         model: the model, in eval mode.
@@ -47,13 +54,37 @@ def self_check(
     Raises:
         NotSeparableError: The rows are not the gradients of the mini-batches.
     """
-    check_sum(chunk, place)
+    if chunk.total.weights:
+        check_sum(chunk, place)
     rows = chunk.losses.argsort(descending=True)
-    some = rows[: max(1, len(rows) // PART)].sort().values
-    checked = check_outputs(model, batch, loss, chunk, some)
+    checked = check_outputs(model, batch, loss, chunk, _some(rows))
     if new or not checked:
         for row in rows[:2].tolist():
             check_row(model, batch, loss, chunk, place, row)
+    if new and checked:
+        for each in torch.split(_spread(len(rows)).to(rows.device), 1):
+            check_outputs(model, batch, loss, chunk, each)
+
+
+def _some(rows: Tensor) -> Tensor:
+    """Return one row in PART, and before them half as many of the last rows, from the end.
+
+    Args:
+        rows: all rows, (R,), by falling loss.
+    """
+    count = max(1, len(rows) // PART)
+    late = torch.arange(len(rows) - 1, len(rows) - 1 - count // 2, -1, device=rows.device)
+    return torch.cat([late, rows[:count][~torch.isin(rows[:count], late)]])
+
+
+def _spread(rows: int) -> Tensor:
+    """Return at most ALONE different rows: half of them the last ones, and the others at random."""
+    if rows <= ALONE:
+        return torch.arange(rows)
+    late = torch.arange(rows - ALONE // 2, rows)
+    generator = torch.Generator().manual_seed(rows)
+    early = torch.randperm(rows - len(late), generator=generator)[: ALONE - len(late)]
+    return torch.cat([late, early])
 
 
 @torch.no_grad()
@@ -92,7 +123,7 @@ def check_row(
 ) -> None:
     """Compare one row with plain autograd on its mini-batch alone."""
     size = batch.size // len(chunk.losses)
-    truth = plain_row(model, chunk.total.weights, batch[row * size : (row + 1) * size], loss)
+    truth = plain_row(model, chunk.weights, batch[row * size : (row + 1) * size], loss)
     found = place.columns[:, row]
     tolerance = 3 * _rounding(truth.weights[0].parameter) ** 0.5  # 1e-3 in float32
     floor = FLOOR * found.norm()  # a weight whose gradient is only rounding errors passes

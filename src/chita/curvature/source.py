@@ -8,6 +8,7 @@ subclass of `CurvatureSource` and name it in a method: no other file changes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,6 +21,8 @@ from chita.model.weights import Weights
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.in_memory import HeldMatrix, HeldTarget, Store
 from chita.solver.ranks import ALONE, Ranks
+
+CountRows = Callable[[int, int], None]  # finished rows, all rows
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class SampledModel:
         distilled: whether the value of `row_loss` is the first-order term c_i of its row, as it is
             where the outputs of the dense network replace the labels.
         ranks: the processes that share the rows.
+        count_rows: called with the rows of A that are finished, and with n.
         store: where A is stored; by default in memory, on the device of the model.
     """
 
@@ -69,6 +73,7 @@ class SampledModel:
     row_loss: Loss | None = None
     distilled: bool = False
     ranks: Ranks = ALONE
+    count_rows: CountRows | None = None
     store: Store = HeldTarget
 
     @property
@@ -92,11 +97,14 @@ class CurvatureSource(ABC):
             without samples has nothing that a ridge could regularise.
         uses_gradients: whether `LocalModel.matrix` holds gradients. If so, the objective, the
             metrics and the search for dead columns are defined, and A needs memory.
+        by_block: whether `chita.prune` measures one block of the network after the other, each
+            behind blocks that are pruned already, instead of calling `at`.
     """
 
     sampled: SampledModel
     reads_samples: ClassVar[bool] = True
     uses_gradients: ClassVar[bool] = False
+    by_block: ClassVar[bool] = False
 
     @abstractmethod
     def at(self, w0: Tensor) -> LocalModel:

@@ -39,6 +39,8 @@ class Method:
             recomputed, or shared by several ranks.
         drops_dead: whether the weights of dead columns are removed first by default
             (`solver/dead_columns.py`).
+        ridge: the lambda of `ridge="auto"`: None to choose it by the loss on held-out samples, 0 if
+            the method has no ridge.
         constrained: whether the supports satisfy limits and patterns (`solver/constraints/`).
         memory: (layout, n) -> the bytes that the algorithm allocates besides A, for float32.
         solvers: the same method with other solvers inside, by the value of `solver=`.
@@ -51,6 +53,7 @@ class Method:
     options: Options = field(default_factory=Options)
     streams: bool = False
     drops_dead: bool = False
+    ridge: float | None = None
     constrained: bool = True
     memory: Callable[[Layout, int], int] = _no_memory
     solvers: Mapping[str, Method] = field(default_factory=dict, compare=False)
@@ -58,7 +61,7 @@ class Method:
     @property
     def takes_ridge(self) -> bool:
         """Whether the method has a ridge lambda: without samples there is nothing to regularise."""
-        return self.curvature.reads_samples
+        return self.curvature.reads_samples and self.ridge != 0
 
 
 METHODS: dict[str, Method] = {}
@@ -67,8 +70,8 @@ METHODS: dict[str, Method] = {}
 def register_method(method: Method) -> Method:
     """Make a method available under its name.
 
-    `chita.prune(method=name)`, `chita prune --method name` and `chita bench table1` use it from
-    then on.
+    `chita.prune(method=name)`, `chita prune --method name` and the comparisons of `chita bench`
+    (table1, recovery, robustness, objective, runtime) use it from then on.
 
     Args:
         method: the method.

@@ -1,0 +1,19 @@
+"""CHITA layer by layer: the outputs of every layer change as little as k weights allow.
+
+The curvature is that of the layers' inputs, as in L-OBS. The support comes from ADMM with exchanges
+of single weights, or, with `solver="iht"`, from the paper's IHT with coordinate descent. The
+weights on it are the exact minimiser in both cases.
+"""
+
+from dataclasses import replace
+
+from chita.curvature.layer_inputs import BlockInputs
+from chita.methods.registry import Method
+from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.solve import solve_by_admm, solve_by_iht
+
+RIDGE = 0.01  # of the mean of the diagonal of H, as in SparseGPT
+
+ADMM = Method("chita-layer", BlockInputs, EachLayer(solve_by_admm), ridge=RIDGE)
+IHT = replace(ADMM, algorithm=EachLayer(solve_by_iht))
+CHITA_LAYER = replace(ADMM, solvers={"admm": ADMM, "iht": IHT})
