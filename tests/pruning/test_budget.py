@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chita.errors import ChitaError
-from chita.pruning.budget import BUDGETS, MOST_STEPS, Costs, divide_steps, parse_budget
+from chita.pruning.budget import BUDGETS, FLOOR_STEPS, MOST_STEPS, Costs, divide_steps, parse_budget
 from tests.support.messages import naming
 
 SECONDS = st.floats(1e-6, 10)
@@ -98,3 +99,27 @@ def test_few_samples_limit_the_steps() -> None:
 def test_values_that_are_no_budget_are_named(bad: Any) -> None:
     with pytest.raises(ChitaError, match=naming("budget", bad, "'fast'", "'N steps'")):
         parse_budget("budget", bad)
+
+
+@given(COSTS, st.floats(0, 1e4))
+def test_a_name_plans_some_steps_on_any_machine(costs: Costs, elapsed: float) -> None:
+    """A number of seconds is a limit, and a name is not."""
+    named, limit = parse_budget("budget", "fast"), parse_budget("budget", 112)
+    slow = replace(costs, step=1e4)
+    assert named.steps(10_000, 100, slow, elapsed) == FLOOR_STEPS
+    assert named.steps(16, 16, slow, elapsed) <= named.most_passes
+    assert limit.steps(10_000, 100, slow, elapsed) == 0
+
+
+@given(st.integers(1, 512), st.floats(1e-4, 100))
+@settings(max_examples=200, deadline=None)
+def test_a_slow_step_has_fewer_samples(batch: int, step: float) -> None:
+    """The least steps of a named budget fit into its time, unless a step has the least samples."""
+    fast = BUDGETS["fast"]
+    found = fast.batch(batch, step, least=16)
+    assert min(batch, 16) <= found <= batch
+    fits = fast.floor_steps * step * found / batch <= fast.seconds
+    assert fits or found == min(batch, 16)
+    if fast.floor_steps * step <= fast.seconds:
+        assert found == batch
+    assert parse_budget("budget", 10.0).batch(batch, step, least=16) == batch

@@ -105,7 +105,7 @@ def test_what_is_no_classifier_is_an_error_at_once() -> None:
     for batch, parts in (
         ({"input": x}, ("(inputs, classes)", re.compile("dict"))),
         ((x, x[:, :3]), (re.compile(r"\(6, 3\).*\(6, 3\)"),)),
-        ((x, t[:, None]), ("(6, 1)",)),
+        ((x, t[:, None].expand(-1, 2)), ("(6, 2)",)),
     ):
         with pytest.raises(ChitaError, match=naming("min_accuracy", *parts)):
             FloorCheck(held_out(tiny(), [batch]), Floor(min_accuracy=50.0))

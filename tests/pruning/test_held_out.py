@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from typing import Any
 
 import pytest
 import torch
@@ -182,3 +184,22 @@ def test_the_accuracy_is_the_share_that_is_right() -> None:
         right = (model(x).argmax(1) == t).double().mean().item()
     assert found.accuracy_now() == pytest.approx(100 * right)
     assert 0 < right < 1 and found.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("passes", "expected"),
+    [([0.3, 0.06], 0.02), ([3.0, 0.06], 1.0)],  # a short pass is repeated, a long one is not
+)
+def test_the_time_of_a_sample(
+    passes: list[float], expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, taken = 0.0, iter(passes)
+
+    def advance(*_: Any) -> None:
+        nonlocal now
+        now += next(taken)
+
+    model = tiny()
+    model.register_forward_hook(advance)
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert held_out(model, size=3).sample_seconds() == pytest.approx(expected)

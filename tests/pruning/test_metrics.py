@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from chita.model.layers import Axes
-from chita.pruning.stage_problem import FLOOR, OF_WEIGHTS, Shape, metric_scale
+from chita.model.weight_scales import OF_WEIGHTS
+from chita.pruning.stage_problem import FLOOR, Shape, metric_scale
 from chita.solver.dead_columns import column_sizes
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.in_memory import HeldMatrix

@@ -112,7 +112,7 @@ def test_whatever_mode_the_caller_is_in(context: Any) -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ChitaError, match=naming("loss", ["distill", "distill-mse"], "kl")):
+    with pytest.raises(ChitaError, match=naming("loss", "distill", "distill-mse", "mse", "kl")):
         prune_quietly(tiny(), [numbers(24, 6)], loss="kl")
     with pytest.raises(ChitaError, match=naming("min_accuracy", "labels", "max_loss_increase")):
         chita.prune(

@@ -173,7 +173,8 @@ def test_batches_of_the_wrong_form() -> None:
     pairs[3] = (pairs[0][0], pairs[0][1][:4])
     refuse(naming("batch 3", "(5, 6), (4,)"), batches=pairs)
     refuse(naming("batch 0", "targets", "int"), batches=[(points(3)[0], 3)])
-    refuse(naming("batch 0", "(inputs, targets)", "(6,)"), batches=points(24)[0])
+    alone = [points(24)[0]]
+    refuse(naming("batch 0", "(inputs, targets)", "(24, 6)"), batches=alone, loss="cross_entropy")
     message = naming("model", "inputs", re.compile(r"\(\d+, 5\)"), torch.float64)
     refuse(message, batches=[(x[:, :5], t) for x, t in cut(points(24), 5)])
     refuse(

@@ -35,7 +35,7 @@ from tests.support.pruning import (
 from tests.support.recovering import normalised
 
 DATA = cut(points(200), 50)
-METHODS = ("auto", "magnitude", "chita-bso", "obd")
+METHODS = ("auto", "magnitude", "chita-bso", "obd", "lamp")
 
 
 @cache
@@ -91,10 +91,19 @@ def test_stages_record_what_each_part_gains(method: str) -> None:
     )
 
 
+def test_the_result_names_what_was_trained_on() -> None:
+    """A network that is not trained has nothing to teach, unlike the labels."""
+    labels = prune(normalised(), cut(points(2000), 100), stages=4, budget="400 steps")
+    assert labels.trained_on == labels.to_dict()["trained_on"] == "loss"
+    dense = prune(trained(), stages=4, loss="distill")
+    assert dense.trained_on == "distill"
+    assert prune(trained(), recover=False, budget="balanced").trained_on is None
+
+
 def test_recovery_gets_most_of_the_accuracy_back() -> None:
     """On images that it has not seen."""
     data, test = digits(1000), unseen_digits()[0]
-    options: dict[str, Any] = {"sparsity": 0.97, "stages": None, "budget": "300 steps"}
+    options: dict[str, Any] = {"sparsity": 0.97, "stages": None, "budget": "600 steps"}
     alone = chita.prune(mlpnet(), data, sparsity=0.97, method="magnitude", progress=False)
     found = {method: prune(mlpnet(), data, method=method, **options) for method in METHODS[:2]}
     for result in found.values():
@@ -112,7 +121,7 @@ def test_a_pattern_is_kept_in_every_group() -> None:
         assert bool((mask.view(-1, 4).sum(1) == 2).all())
 
 
-@pytest.mark.parametrize("method", ["auto", "magnitude"])
+@pytest.mark.parametrize("method", ["auto", "magnitude", "lamp"])
 def test_steps_give_the_same_bits_twice(method: str) -> None:
     found = []
     for seed in (0, 0, 1):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 import torch
 
 from chita.errors import ChitaError
+from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
+from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
-from chita.pruning.rank_agreement import agreed_ranks
+from chita.pruning.rank_agreement import (
+    agree_on_calibration,
+    agree_on_model,
+    agree_on_options,
+    agreed_ranks,
+)
 from chita.pruning.supports import Supports
 from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from tests.support.gloo import on_ranks
@@ -29,7 +36,11 @@ def outcome(ranks: Ranks, config: PruneConfig, *, n: int = 10, moved: float = 0.
         model[0].weight += moved
     weights = Weights(model)
     try:
-        found = agreed_ranks(ranks, config, Supports(model, weights, config), weights, n=n)
+        agree_on_options(ranks, asdict(config))
+        agree_on_model(ranks, model, sync=False)
+        data = Calibration(SampleStream(()), n, 1, [], [], 1)
+        agree_on_calibration(ranks, data, config, shared=True)
+        found = agreed_ranks(ranks, config, Supports(model, weights, config), n=n)
     except ChitaError as error:
         return str(error)
     assert found is ranks or found is ALONE
@@ -39,7 +50,8 @@ def outcome(ranks: Ranks, config: PruneConfig, *, n: int = 10, moved: float = 0.
 def outcomes(rank: int) -> dict[str, str]:
     own: dict[str, tuple[PruneConfig, dict[str, Any]]] = {
         "the same": (CONFIG, {}),
-        "without gradients": (replace(CONFIG, method="magnitude", seed=rank), {}),
+        "without gradients": (replace(CONFIG, method="magnitude"), {}),
+        "arguments without gradients": (replace(CONFIG, method="magnitude", seed=rank), {}),
         "a method for one process": (replace(CONFIG, method="m-fac"), {}),
         "limits of layers": (replace(CONFIG, allocation="erk"), {}),
         "arguments": (replace(CONFIG, seed=rank, sparsity=0.5 + rank / 10), {}),
@@ -66,10 +78,11 @@ def test_two_ranks_agree_or_say_in_what_they_differ() -> None:
     for name, told in {
         "arguments": ("sparsity", 0.5, 0.6, "seed", "rank 0", "rank 1"),
         "numbers of samples": ("n", 10, 11, "rank 0", "rank 1"),
-        "weights": ("weights", "rank 0", "rank 1"),
+        "arguments without gradients": ("seed", 0, 1, "rank 0", "rank 1"),
+        "weights": ("0.weight", "rank 0", "rank 1", "sync=True"),
     }.items():
-        assert says(first[name], "ranks", "arguments"), name
-        assert says(second[name], *told), name
+        assert says(first[name], *told), name
+        assert first[name] == second[name], name
 
 
 def test_one_process_shares_with_nobody() -> None:

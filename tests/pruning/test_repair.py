@@ -119,13 +119,15 @@ def test_one_may_be_kept_without_the_other() -> None:
     assert changed == {"4.bias", "8.bias"}  # batch norm's own bias is none of these
 
 
-def test_a_loss_that_becomes_a_number_is_better() -> None:
+@pytest.mark.parametrize("before", [math.nan, math.inf])
+def test_after_a_loss_that_is_not_finite_no_repair_is_kept(before: float) -> None:
+    """It cannot fall by two standard errors, as is promised for every repair that is kept."""
     model, dense, _ = pruned_network()
-    told = iter([math.nan, 1.0, 2.0])
-    assert [row.kept for row in repair(model, dense, lambda: losses(next(told)), always)] == [
-        True,
-        False,
-    ]
+    start, told = copy_of(model), iter([before, 1.0, 2.0])
+    rows = repair(model, dense, lambda: losses(next(told)), always)
+    assert [row.kept for row in rows] == [False, False]
+    found = model.state_dict()
+    assert all(torch.equal(tensor, found[name]) for name, tensor in start.items())
 
 
 def test_a_floor_that_breaks_undoes_the_repair() -> None:

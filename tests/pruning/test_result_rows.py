@@ -41,6 +41,7 @@ STORED: dict[str, Any] = {
     "recovery_steps": 40,
     "recovery_seconds": 0.5,
     "recovered": True,
+    "trained_on": "distill",
     "candidates": [{"metric": "lamp", "block_size": None, "ridge": 0.1, "loss": 0.5}],
 }
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.utils.data import DataLoader, TensorDataset
 
 from chita import PruneResult
 from chita.model.weights import Weights
+from chita.pruning.block_by_block.layer_solver import LayerSolver
 from chita.pruning.resume import StageFile
 from tests.support.interrupting import STAGES, interrupt_at, passes, prune
 from tests.support.pruning import STAGED, Again, Watch, cut, points, same, snapshot, tiny
@@ -49,7 +51,9 @@ def check_resumes(
     assert same(snapshot(model), snapshot(truth))
     assert untimed(result) == untimed(expected)
     assert same(result.masks, expected.masks)
-    assert StageFile.done(folder) == (STAGES, STAGES)
+    stages = len(result.stages)
+    assert StageFile.done(folder) == (stages, stages)
+    assert stages == STAGES or (keywords.get("method", "auto") == "auto" and stages < STAGES)
     return found
 
 
@@ -88,9 +92,10 @@ def test_auto_wherever_it_is_interrupted(samples: int, tmp_path: Path) -> None:
 
     keywords = {"method": "auto", "ridge": "auto", "samples": 12, "seed": 3}
     count, seen = passes(batches(), **keywords), set()
-    for moment in sorted({*range(0, count, count // 6), count - 2}):
+    for moment in sorted({*range(0, count, count // 10), count - 2}):
         seen.update(check_resumes(tmp_path / str(moment), batches, moments=[moment], **keywords))
-    assert len(seen) >= 4 and {None, (STAGES, STAGES)} <= seen
+    finished = {done for done in seen if done is not None and done[0] == done[1]}
+    assert len(seen) >= 4 and None in seen and len(finished) == 1  # fewer than STAGES may suffice
 
 
 def shuffled_loader() -> Any:
@@ -109,25 +114,29 @@ def test_data_of_other_kinds(batches: Any, method: str, tmp_path: Path) -> None:
     assert found and 1 < found[0] < STAGES
 
 
-@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "l-obs", "cbs", "m-fac", "auto"])
+@pytest.mark.parametrize("method", ["magnitude", "chita-cd", "sparsegpt", "cbs", "m-fac", "auto"])
 def test_any_method(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped while weights are written."""
+    """Stopped while weights are written: all at once, or layer by layer with sparsegpt."""
     batches, truth, model = cut(points(24), 7), tiny(), tiny()
     prune(truth, batches, None, method=method, recover=False)
+    by_layer = method == "sparsegpt"
+    owner, name, left = (LayerSolver, "prune", 6) if by_layer else (Weights, "replace", 3)
     with monkeypatch.context() as patched:
-        replace, left = Weights.replace, 3
+        write = getattr(owner, name)
 
-        def interrupted(self: Weights, vector: torch.Tensor) -> None:
+        def interrupted(*args: Any) -> Any:
             nonlocal left
             left -= 1
             if not left:
                 raise KeyboardInterrupt
-            replace(self, vector)
+            return write(*args)
 
-        patched.setattr(Weights, "replace", interrupted)
+        patched.setattr(owner, name, interrupted)
         with pytest.raises(KeyboardInterrupt):
             prune(model, batches, tmp_path, method=method, recover=False)
     assert StageFile.done(tmp_path) == (2, STAGES)
+    state = load_file(tmp_path / "stage.safetensors")
+    assert torch.equal(Weights(model).vector(), state["weights"])
     model = tiny()
     prune(model, batches, tmp_path, method=method, resume=True, recover=False)
     assert same(snapshot(model), snapshot(truth))
@@ -138,7 +147,7 @@ def test_weights_of_other_types(dtype: torch.dtype, tmp_path: Path) -> None:
     batches = [(x.to(dtype), t) for x, t in cut(points(24), 7)]
     truth, model = tiny().to(dtype), tiny().to(dtype)
     prune(truth, batches, None, recover=False)
-    interrupt_at(model, 12)
+    interrupt_at(model, 40)
     with pytest.raises(KeyboardInterrupt):
         prune(model, batches, tmp_path, recover=False)
     assert StageFile.done(tmp_path) not in (None, (STAGES, STAGES))

@@ -30,7 +30,10 @@ ARGUMENTS = [
     "prune", "mlpnet", "--sparsity", "0.95", "--stages", str(STAGES), "--samples", "80",
     "--batch", "4", "--device", "cpu",
 ]  # fmt: skip
-LEFT = {"model.safetensors", "masks.safetensors", "config.yaml", "result.json", StageFile.file}
+LEFT = {
+    "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "run.json",
+    StageFile.file,
+}  # fmt: skip
 
 pytestmark = [
     pytest.mark.slow,

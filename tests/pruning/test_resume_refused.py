@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from chita import ChitaError
+from chita.files.folder_lock import lock
 from chita.pruning.resume import StageFile
 from tests.support.interrupting import STAGES, interrupt_at, passes, prune
 from tests.support.messages import naming, says
@@ -115,12 +117,55 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
     assert path.read_bytes() == before
 
 
+def test_a_file_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:
+    """Reading finds one stage or the other, however often a run replaces the file."""
+    unfinished(tmp_path)
+    path = tmp_path / StageFile.file
+    contents = [path.read_bytes()]
+    prune(tiny(), [points(24)], tmp_path, resume=True, recover=False)
+    contents.append(path.read_bytes())
+    reading = threading.Event()
+
+    def replace() -> None:
+        new = tmp_path / "new"
+        while not reading.is_set():
+            for content in contents:
+                new.write_bytes(content)
+                new.replace(path)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        found = {len(StageFile.read(path).finished.rows) for _ in range(1000)}
+    finally:
+        reading.set()
+        thread.join()
+    assert found == {2, STAGES}
+
+
 def test_a_folder_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("resume=True", "checkpoints")):
         prune(tiny(), [points(24)], None, resume=True, recover=False)
     (tmp_path / "file").touch()
     with pytest.raises(ChitaError, match=naming(str(tmp_path / "file"))):
         prune(tiny(), [points(24)], tmp_path / "file", recover=False)
+
+
+def test_two_runs_in_one_folder(tmp_path: Path) -> None:
+    errors: list[str] = []
+
+    def second() -> None:
+        try:
+            prune(tiny(), [points(24)], tmp_path, recover=False)
+        except ChitaError as error:
+            errors.append(str(error))
+
+    with lock(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert len(errors) == 1 and str(tmp_path) in errors[0]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -133,3 +178,25 @@ def test_one_file_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixt
         prune(tiny(), [points(24)], str(tmp_path), resume=True, recover=False)  # type: ignore[arg-type]
     assert says(caplog.text, "stage 2", 5)
     assert [path.name for path in tmp_path.iterdir()] == [StageFile.file]
+
+
+def test_every_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    """In the header, with the rows, the plan and the options, as well as in the tensors."""
+    unfinished(tmp_path)
+    path = tmp_path / StageFile.file
+    content, expected, noticed = path.read_bytes(), StageFile.read(path), 0
+    for bit in range(0, 8 * len(content), 23):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            found = StageFile.read(path)
+        except Exception:  # as ResumableRun reports
+            noticed += 1
+            continue
+        assert (found.run, found.total) == (expected.run, expected.total)
+        assert found.finished.rows == expected.finished.rows
+        assert found.finished.place == expected.finished.place
+        assert torch.equal(found.finished.weights, expected.finished.weights)
+        assert torch.equal(found.finished.kept, expected.finished.kept)
+    assert noticed > 500

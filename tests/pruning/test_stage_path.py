@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chita.pruning.schedule import CLOSE, FINEST, StagePath
+from chita.pruning.schedule import (
+    BISECTIONS,
+    CLOSE,
+    FINEST,
+    FREE,
+    LEAST,
+    PATIENCE,
+    StagePath,
+)
 
 shares = st.floats(0, 0.995)
 Loss = Callable[[float], float | None]
@@ -47,7 +56,7 @@ def test_it_never_falls_and_ends_at_the_target(
     """Whatever the losses are."""
     left = iter(losses)
     found = sparsities(walk(StagePath(start, target, stages), lambda _: next(left, None)))
-    assert len(found) == stages
+    assert len(found) <= stages
     assert found == sorted(found)
     assert found[-1] == target
     assert found[0] == (target if stages == 1 else min(start, target))
@@ -59,13 +68,62 @@ def test_the_last_share_of_the_stages_stays_at_the_target(
 ) -> None:
     found = sparsities(walk(StagePath(start, target, stages, hold), lambda s: 1 + s))
     held = min(int(hold * stages), stages - 1)
-    assert len(found) == stages and found == sorted(found)
-    assert found[stages - held - 1 :] == [target] * (held + 1)
-    rising = sparsities(walk(StagePath(start, target, stages - held), lambda s: 1 + s))
-    assert found == rising + [target] * held
+    assert len(found) <= stages and found == sorted(found)
+    assert found[-held - 1 :] == [target] * (held + 1)
+
+
+def test_it_stays_at_the_target_while_the_loss_falls() -> None:
+    """The loss falls by 2 % a stage down to one half, and does not change afterwards."""
+    path = StagePath(0.2, 0.9, 60)
+    losses = iter([*(0.98**stage for stage in range(35)), *[0.5] * 25])
+    rows = walk(path, lambda _: next(losses))
+    stays = [row for row in rows if row.sparsity == 0.9]
+    assert 0.5 == stays[-1].choice_loss == stays[-1 - PATIENCE].choice_loss
+    assert 35 + PATIENCE <= len(rows) < 35 + 3 * PATIENCE
+    assert len(walk(path, lambda _: None)) == 60  # nothing is known
+
+
+@given(shares, shares, st.integers(1, 70), st.lists(st.floats(0, 10)))
+def test_a_stage_below_the_target_removes_some_weights(
+    start: float, target: float, stages: int, losses: list[float]
+) -> None:
+    left = iter(losses)
+    found = sparsities(walk(StagePath(start, target, stages), lambda _: next(left, None)))
+    for before, after in pairwise(found):
+        assert after == target or 1 - after <= (1 - LEAST) * (1 - before) + 1e-12
+
+
+@given(shares, shares, st.floats(0, 1))
+def test_it_starts_where_the_mask_alone_costs_little(
+    start: float, target: float, bend: float
+) -> None:
+    def loss(sparsity: float) -> float:
+        return 1.0 if sparsity <= bend else 1 + 2 * FREE
+
+    path = StagePath(start, target, 60).starting_late(loss)
+    first = path.next([])
+    assert first is not None and min(start, target) <= first <= target
+    assert first <= max(bend, min(start, target))
+    assert min(bend, target) - first <= (target - min(start, target)) / 2**BISECTIONS + 1e-12
+
+
+def test_a_late_start_saves_stages() -> None:
+    early = StagePath(0.2, 0.98, 60)
+    late = early.starting_late(lambda sparsity: float(sparsity > 0.6) + 1)
+    counts = [
+        len([row for row in walk(path, lambda s: 1 + 20 * s) if row.sparsity < 0.98])
+        for path in (early, late)
+    ]
+    assert counts[1] < counts[0]
+
+
+def test_a_loss_that_is_not_a_number_does_not_start_late() -> None:
+    path = StagePath(0.2, 0.9, 60).starting_late(lambda _: math.nan)
+    assert path.next([]) == 0.2
 
 
 @given(shares, shares, st.integers(5, 70), st.integers(2, 60))
+@example(0.0, 0.625, 36, 18)  # both steps would be shorter than the least one
 def test_it_is_faster_where_the_loss_does_not_rise(
     start: float, target: float, stages: int, done: int
 ) -> None:
@@ -74,10 +132,14 @@ def test_it_is_faster_where_the_loss_does_not_rise(
     *most, last = before
     calm = path.next(before)
     risen = path.next([*most, row(len(before), last.sparsity, 1.02)])
+    if last.sparsity == target:
+        return
     assert calm is not None and risen is not None
     assert calm >= risen >= last.sparsity
+    least = 1 - (1 - LEAST) * (1 - last.sparsity)  # a shorter step is extended to this
     if len(before) > 1 and last.sparsity < target - 0.01:
-        assert calm > risen > last.sparsity
+        assert risen > last.sparsity
+        assert calm > risen or calm == least
 
 
 def test_stages_saved_on_the_flat_part_make_the_steps_on_the_slope_smaller() -> None:

@@ -197,3 +197,43 @@ def test_what_stands_still_is_w0_on_the_support(dtype: torch.dtype) -> None:
     kept[solution.support] = True
     assert torch.equal(still, torch.where(kept, stage.w0, 0.0))
     assert len(solution.support) == K
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("dead", [0, 60])
+def test_another_lambda_moves_the_weights_of_a_support(metric: str, dead: int) -> None:
+    """The update is the minimiser on the support of another solution, dead columns included."""
+    stage = replace(stage_problem(), drop_dead=True)
+    columns = numbers(P, N)
+    columns[:dead] = 0
+    stage = with_matrix(stage, HeldMatrix(columns))
+    form = formulation(metric, None, True)
+    first = stage.solve(form, 1.0)
+    assert torch.equal(stage.update(form, 1.0, first).support, first.support)
+    torch.testing.assert_close(stage.update(form, 1.0, first).w, first.w)
+    other = stage.update(form, 0.01, first)
+    assert torch.equal(other.support, first.support)
+    exact = stage.solve(replace(form, options=replace(form.options, iterations=0)), 0.01)
+    if torch.equal(exact.support, first.support):
+        torch.testing.assert_close(other.w, exact.w)
+        assert other.objective == pytest.approx(exact.objective)
+    live = first.support[first.support >= dead]
+    step = torch.zeros_like(other.w)
+    step[live] = 1e-3
+    assert quadratic(stage, form, other.w, 0.01) <= quadratic(stage, form, other.w + step, 0.01)
+
+
+def quadratic(stage: StageProblem, form: Formulation, w: Tensor, ridge: float) -> float:
+    """The objective of a form at the weights w."""
+    scale = torch.ones_like(w)
+    if form.metric != "plain":
+        scale = metric_scale(form.metric, stage.matrix, stage.w0, shape=SHAPE, columns=slice(0, P))
+    d = w - stage.w0
+    residual = stage.matrix.forward(d) + 1 / BATCH
+    return float(residual.square().sum() + N * ridge * (scale * d).square().sum()) / 2
+
+
+def test_blocks_are_solved_anew_for_another_lambda() -> None:
+    stage, form = stage_problem(), formulation("plain", 20, True)
+    found = stage.update(form, 0.01, stage.solve(form, 1.0))
+    assert torch.equal(found.w, stage.solve(form, 0.01).w)

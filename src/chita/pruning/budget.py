@@ -19,12 +19,15 @@ from chita.errors import ChitaError, is_number
 STEPS_IN_STAGE = 60  # the least steps of a stage, if there are several stages
 MOST_STAGES = 16
 LAST_SHARE = 0.25  # of the steps, in the last stage
+LEAST_TRIED = 4  # stages of a run whose first stage trains on several tasks
 CHECKS = 4  # held-out losses in a stage: mask alone, before and after training, measurement
 CONTESTS = 2  # comparisons of all candidates before the first stage
 PROBE_SHARE = 0.15  # of the steps, for the comparison of candidates
 PROBES = range(5, 51)  # the steps of one candidate in a comparison
 SPARE = 0.92  # the share of the time that a plan uses
 MOST_STEPS = 1_000_000
+MOST_SAMPLES = 1 << 18
+FLOOR_STEPS = 2 * STEPS_IN_STAGE  # of a named budget, on a machine of any speed
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,27 @@ class Budget:
         least_steps: the steps that are allowed even if they exceed `passes`.
         most_passes: the most passes; `least_steps` does not exceed them either.
         most_steps: the most steps.
-        samples: the most samples to train on.
+        floor_steps: the steps that are planned even if they take longer than `seconds`. A name
+            must work on any machine; a number of seconds is a limit.
+        samples: the most samples to train on, also if the data never end.
         rows: n, the rows of A.
+        matrix_bytes: the memory of A, which limits the rows of a large network.
     """
 
     seconds: float
     passes: float = math.inf
     least_steps: float = math.inf
-    most_passes: float = 500
+    most_passes: float = 350
     most_steps: float = MOST_STEPS
-    samples: float = math.inf
+    floor_steps: int = 0
+    samples: int = MOST_SAMPLES
     rows: int = 400
+    matrix_bytes: int = 2 << 30
+
+    @property
+    def planned_seconds(self) -> float:
+        """The time that a plan uses."""
+        return SPARE * self.seconds
 
     def useful_steps(self, samples: int, batch: int) -> int:
         """Return the most steps, whatever they cost.
@@ -60,11 +73,61 @@ class Budget:
         most = min(self.most_steps, max(self.most_passes * a_pass, 1))
         return int(min(max(self.passes * a_pass, self.least_steps), most))
 
+    def batch(self, batch: int, step: float, least: int) -> int:
+        """Return the samples of a step with which `floor_steps` fit into the time.
+
+        A step of a large network on a small machine takes seconds for each sample. Without smaller
+        steps, the least steps of a named budget would take many times its time.
+
+        Args:
+            batch: the samples of a step whose time was measured.
+            step: the seconds of that step.
+            least: the least samples of a step.
+        """
+        if not self.floor_steps:
+            return batch
+        share = self.seconds / (self.floor_steps * max(step, 1e-9))
+        return min(batch, max(least, int(share * batch)))
+
+    def steps(self, samples: int, batch: int, costs: Costs, elapsed: float) -> int:
+        """Return how many steps to train for; 0 if the time does not suffice for one.
+
+        Args:
+            samples: the number of samples to train on.
+            batch: the samples of a step.
+            costs: the measured costs.
+            elapsed: the seconds that have passed.
+        """
+        useful = self.useful_steps(samples, batch)
+        if math.isinf(self.seconds):
+            return useful
+        affordable = costs.affordable_steps(self.planned_seconds - elapsed)
+        return min(useful, max(affordable, self.floor_steps))
+
 
 BUDGETS = {
-    "fast": Budget(112, passes=10, least_steps=600, most_steps=4000, samples=8192, rows=128),
-    "balanced": Budget(420, passes=45, least_steps=4000, most_steps=16_000),
-    "best": Budget(3600, passes=200, least_steps=16_000, most_steps=100_000, rows=1000),
+    "fast": Budget(
+        112,
+        passes=10,
+        least_steps=600,
+        most_steps=4000,
+        floor_steps=FLOOR_STEPS,
+        samples=8192,
+        rows=128,
+        matrix_bytes=1 << 30,
+    ),
+    "balanced": Budget(
+        420, passes=36, least_steps=4000, most_steps=16_000, floor_steps=FLOOR_STEPS
+    ),
+    "best": Budget(
+        3600,
+        passes=200,
+        least_steps=16_000,
+        most_steps=100_000,
+        floor_steps=FLOOR_STEPS,
+        rows=1000,
+        matrix_bytes=8 << 30,
+    ),
 }
 _STEPS = re.compile(r"(\d+) steps?")
 WHAT = f"a number of seconds, 'N steps', or one of {', '.join(map(repr, BUDGETS))}"
@@ -96,17 +159,25 @@ class Costs:
         check: the seconds of the losses on held-out samples.
         entrants: the candidates that are compared after some training; 0 if none is.
         stages: the number of stages, if it is given.
+        tasks: the tasks that the training may use.
+        stage: the seconds of the gradients and the solves of a stage, if they are known.
+        contests: the comparisons of all candidates before the first stage.
     """
 
     step: float
     check: float
     entrants: int = 0
     stages: int | None = None
+    tasks: int = 1
+    stage: float = 0.0
+    contests: int = CONTESTS
 
     def seconds(self, steps: int) -> float:
         """Return the time of a run with this many training steps, which increases with them."""
         compared = self._comparisons(steps) * (self.probe_steps(steps) * self.step + self.check)
-        return steps * self.step + self.stages_for(steps) * CHECKS * self.check + compared
+        stages = self.stages_for(steps)
+        trained = steps * (1 + self.tries_tasks(steps) / stages)
+        return trained * self.step + stages * (CHECKS * self.check + self.stage) + compared
 
     def affordable_steps(self, seconds: float) -> int:
         """Return the most training steps that take at most this time; 0 if one takes longer."""
@@ -115,6 +186,10 @@ class Costs:
     def stages_for(self, steps: int) -> int:
         """Return how many stages to divide the training into."""
         return self.stages or max(1, min(steps // STEPS_IN_STAGE, MOST_STAGES))
+
+    def tries_tasks(self, steps: int) -> bool:
+        """Return whether the first stage trains on each task; few stages are too long for it."""
+        return self.tasks > 1 and self.stages_for(steps) >= LEAST_TRIED
 
     def probe_steps(self, steps: int) -> int:
         """Return how many steps to train a candidate for, before candidates are compared."""
@@ -125,7 +200,7 @@ class Costs:
         """Return the trainings of candidates: of all in each contest, and of two in each stage."""
         if self.entrants < 2:
             return 0
-        return CONTESTS * self.entrants + 2 * self.stages_for(steps)
+        return self.contests * self.entrants + 2 * self.stages_for(steps)
 
 
 @dataclass(frozen=True)
@@ -137,12 +212,16 @@ class Plan:
         sparsities: the sparsity of each stage.
         steps: the training steps of each stage.
         probe: the training steps of a candidate, before candidates are compared.
+        tries_tasks: whether the first stage trains on each task, to choose one.
+        batch: the samples of a step; None in runs that were stored before it was planned.
     """
 
     rate: float
     sparsities: list[float]
     steps: list[int]
     probe: int
+    tries_tasks: bool = False
+    batch: int | None = None
 
 
 def divide_steps(steps: int, stages: int) -> list[int]:

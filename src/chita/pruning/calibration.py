@@ -8,13 +8,13 @@ that is reported and decides whether the floor holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
 from chita.errors import ChitaError
+from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss
@@ -40,6 +40,8 @@ class Calibration:
         at_once: the largest number of samples in a forward pass.
         loss: the loss of the network; None for the default.
         row_loss: the loss whose gradients are the rows of A; None for the default.
+        other: the source of the held-out samples, if it is not `stream`.
+        trained_on: about how many samples there are to train on; more than are counted may follow.
     """
 
     stream: SampleStream
@@ -50,14 +52,17 @@ class Calibration:
     at_once: int
     loss: Loss | None = None
     row_loss: Loss | None = None
+    other: SampleStream | None = None
+    trained_on: int = 0
 
 
 def calibrate(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Any,
     loss: Loss | None,
     config: PruneConfig,
-    held_out: Iterable[Any] | None = None,
+    held_out: Any = None,
+    p: int = 0,
 ) -> Calibration:
     """Read the samples of a run; a method without curvature reads none.
 
@@ -67,6 +72,7 @@ def calibrate(
         loss: the user's loss function, if there is one.
         config: the options of the run.
         held_out: other samples to choose by and to measure on; some of `batches` by default.
+        p: the prunable weights.
 
     Raises:
         ChitaError: there are too few samples, or `held_out` is given to a run that does not use it.
@@ -76,23 +82,25 @@ def calibrate(
             f"held_out is not used with method={config.method!r} and ridge={config.ridge!r}; omit "
             "it, or give ridge='auto'"
         )
-    if not (config.recovers or config.resolve_method().curvature.reads_samples):
+    if not config.reads_samples:
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
-    if config.loss is None:
-        stream = SampleStream(batches, config.seed)
-        other = None if held_out is None else SampleStream(held_out, config.seed, "held_out")
-        return replace(divide_samples(stream, config, other), loss=loss, row_loss=loss)
+    spec = InputSpec.of(model)
+    if not config.distills:
+        stream = SampleStream(batches, config.seed, spec=spec)
+        other = None if held_out is None else SampleStream(held_out, config.seed, "held_out", spec)
+        return replace(divide_samples(stream, config, other, p), loss=loss, row_loss=loss)
+    assert config.loss is not None
     inputs, dense = distilled(model, batches, config.loss, config.seed)
     other = None
     if held_out is not None:
-        other = InputStream(held_out, config.seed, "held_out")
+        other = InputStream(held_out, config.seed, "held_out", spec)
         other.dense = dense
-    divided = divide_samples(inputs, config, other)
+    divided = divide_samples(inputs, config, other, p)
     return replace(divided, loss=dense.divergence, row_loss=dense.row)
 
 
 def divide_samples(
-    stream: SampleStream, config: PruneConfig, other: SampleStream | None = None
+    stream: SampleStream, config: PruneConfig, other: SampleStream | None = None, p: int = 0
 ) -> Calibration:
     """Divide the samples of a stream, or of a stream and another one that is held out.
 
@@ -100,19 +108,21 @@ def divide_samples(
         stream: the calibration samples.
         config: the options of the run.
         other: the user's held-out samples, if there are any.
+        p: the prunable weights.
 
     Raises:
         ChitaError: there are too few samples.
     """
-    policy = policy_for(config)
-    wanted = config.samples or policy.rows
+    policy = policy_for(config, p)
+    wanted = config.samples or policy.rows_for(stream.count(policy.rows * policy.batch))
     share = CHOICE_SHARE + _measure_share(config) if other is None else 0.0
-    batch = config.batch or policy.batch
+    # A sequence of a language model is a mean over its tokens already.
+    batch = config.batch or (1 if stream.spec.predicts else policy.batch)
     if config.batch is None and policy.adapts_batch:
-        batch = _pick_batch(stream, wanted, policy, share)
+        batch = stream.fitting(_pick_batch(stream, wanted, policy, share))
     choice = policy.samples_to_choose_by(wanted * batch)
     if other is not None:
-        return _with_other(stream, other, batch, choice, config)
+        return _with_other(stream, other, batch, choice, policy)
     have = stream.count(max(wanted * batch + 2 * choice, _enough_to_train(choice, config)))
     needed = (config.samples or 1) * batch
     held, measured = _counts(have, wanted * batch, needed, choice, config)
@@ -137,7 +147,8 @@ def divide_samples(
             f"only {stream.count(needed)} of {have} samples differ from those that are held out "
             f"for {policy.held_out_for}, but {needed} are needed; give more data"
         )
-    return Calibration(stream, rows, batch, choosing, measuring, at_once)
+    trained_on = have - held - measured
+    return Calibration(stream, rows, batch, choosing, measuring, at_once, trained_on=trained_on)
 
 
 def _counts(
@@ -168,7 +179,7 @@ def _measure_share(config: PruneConfig) -> float:
 
 
 def _with_other(
-    stream: SampleStream, other: SampleStream, batch: int, choice: int, config: PruneConfig
+    stream: SampleStream, other: SampleStream, batch: int, choice: int, policy: StagePolicy
 ) -> Calibration:
     """Take the rows from a stream, and the samples to choose by and measure on from another.
 
@@ -180,7 +191,8 @@ def _with_other(
     pieces = at_once // batch * batch
     choosing, measuring = other.hold_out((held, have - held), pieces, rest=0, unit=batch)
     stream.exclude([*choosing, *measuring], unit=batch)
-    wanted = config.samples or policy_for(config).rows
+    config = policy.config
+    wanted = config.samples or policy.rows_for(stream.count(policy.rows * policy.batch))
     rows = stream.count(wanted * batch) // batch
     if rows < (config.samples or 1) or not choosing or (config.floor and not measuring):
         raise ChitaError(
@@ -188,7 +200,9 @@ def _with_other(
             f"held-out samples are needed, but batches contains {stream.count(wanted * batch)} "
             f"that are not in held_out, and held_out contains {have}; give more data"
         )
-    return Calibration(stream, rows, batch, choosing, measuring, at_once)
+    return Calibration(
+        stream, rows, batch, choosing, measuring, at_once, other=other, trained_on=rows * batch
+    )
 
 
 def _too_few(have: int, needed: int, batch: int, policy: StagePolicy) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.methods import Method, get_method, methods_where
+from chita.model.named_losses import DISTILLED
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.floor import Floor, highest_sparsity
 from chita.pruning.option_declaration import add_options, check_names, check_values, options_of
 from chita.pruning.option_text import AUTO
-from chita.pruning.options import BALANCED, PruneOptions
+from chita.pruning.options import BALANCED
+from chita.pruning.run_options import RunOptions
 from chita.pruning.schedule import sparsities
 from chita.solver.constraints.pattern import NM, Pattern, parse_pattern, read_sparsity
 from chita.solver.matrix.memory import parse_bytes
@@ -24,7 +26,7 @@ SCHEDULE = "polynomial"
 
 
 @dataclass(frozen=True)
-class PruneConfig(PruneOptions):
+class PruneConfig(RunOptions):
     """The options of `chita.prune`, checked when the object is created.
 
     Pass it to `chita.prune(model, batches, config)`; `dataclasses.replace` returns a copy with
@@ -66,7 +68,7 @@ class PruneConfig(PruneOptions):
         for name in ("max_loss_increase", "min_accuracy"):
             if getattr(self, name) is not None and self.method != AUTO:
                 raise ChitaError(f"{name} requires method='auto', got method={self.method!r}")
-        if self.min_accuracy is not None and self.loss is not None:
+        if self.min_accuracy is not None and self.distills:
             raise ChitaError(
                 f"min_accuracy needs labels, which loss={self.loss!r} does not use; limit the "
                 "divergence from the dense network by max_loss_increase instead"
@@ -138,6 +140,11 @@ class PruneConfig(PruneOptions):
         return options if self.iterations is None else replace(options, iterations=self.iterations)
 
     @property
+    def given_ridge(self) -> float | None:
+        """Lambda: the given one or the method's; None if held-out samples decide."""
+        return self.resolve_method().ridge if self.ridge == AUTO else float(self.ridge)
+
+    @property
     def drops_dead(self) -> bool:
         """Whether the weights of dead columns are removed first: `drop_dead`, or the method's."""
         return self.resolve_method().drops_dead if self.drop_dead is None else self.drop_dead
@@ -148,6 +155,16 @@ class PruneConfig(PruneOptions):
         if self.max_loss_increase is None and self.min_accuracy is None:
             return None
         return Floor(self.max_loss_increase, self.min_accuracy)
+
+    @property
+    def distills(self) -> bool:
+        """Whether the loss compares with the outputs of the dense network, without labels."""
+        return self.loss in DISTILLED
+
+    @property
+    def reads_samples(self) -> bool:
+        """Whether the run uses the calibration data."""
+        return self.recovers or self.resolve_method().curvature.reads_samples
 
     @property
     def recovers(self) -> bool:

@@ -21,6 +21,7 @@ from chita.solver.ranks import Ranks
 SCREENING_PART, SCREENING_LEAST = 4, 256
 
 HALF = 1000  # the least samples of a half: with fewer, neighbouring lambdas look alike
+LONG_PASS = 0.5  # seconds from which the preparations of a first forward pass do not matter
 SURE = 2.0  # standard errors by which a candidate must be better to replace another
 
 
@@ -160,6 +161,20 @@ class HeldOut:
     def losses_now(self) -> PartLosses:
         """Compute the losses of the model with its current weights."""
         return self._parts(self.batches)
+
+    def sample_seconds(self) -> float:
+        """Return about how long a forward pass takes for one sample; 0 without samples.
+
+        A short pass is repeated, since the first one includes preparations of the libraries.
+        """
+        first, seconds = self.batches[:1], 0.0
+        for _ in range(2):
+            start = time.perf_counter()
+            part_losses(self._model, first, self._loss, self._part)
+            seconds = time.perf_counter() - start
+            if seconds > LONG_PASS:
+                break
+        return seconds / max(sum(batch.size for batch in first), 1)
 
     def accuracy_now(self) -> float:
         """Compute the accuracy of the model in percent.

@@ -8,7 +8,8 @@ An option is a field of a dataclass, and everything else about it is in the fiel
 
 The check runs when the dataclass is created, the docstrings of `PruneConfig` and `chita.prune` list
 the option, and `chita prune` accepts it as `--rounds` (`cli/prune_options.py`). To add an option of
-`chita.prune`, add such a field to `PruneOptions` in `pruning/options.py`.
+`chita.prune`, add such a field to `PruneOptions` in `pruning/options.py`, or to `RunOptions` in
+`pruning/run_options.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
 
-from chita.errors import ChitaError, closest, require
+from chita.errors import ChitaError, closest, is_one_of, require
 
 Check = Callable[[str, Any], object]  # (name, value); raises ChitaError if the value is wrong
 Reader = Callable[[str, Any], Any]  # (flag, text or list of texts) -> value
@@ -103,6 +104,11 @@ def options_of(declarations: type[Any]) -> dict[str, Option]:
     return found
 
 
+def defaults_of(declarations: type[Any]) -> dict[str, Any]:
+    """Return the defaults of the options that a dataclass declares; None for required options."""
+    return {name: declared.default for name, declared in options_of(declarations).items()}
+
+
 def check_values(declared: Any) -> None:
     """Check the value of every option of an instance.
 
@@ -146,8 +152,7 @@ def one_of(names: Collection[str]) -> Check:
     """Return a check that accepts these names; `names` may grow later, as a registry does."""
 
     def check(name: str, value: Any) -> None:
-        known = isinstance(value, str) and value in names
-        require(name, value, lambda _: known, f"one of {sorted(names)}")
+        require(name, value, lambda given: is_one_of(given, names), f"one of {sorted(names)}")
 
     return check
 

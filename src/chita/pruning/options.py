@@ -1,6 +1,7 @@
 """The options of `chita.prune`: each is declared here, and only here.
 
-`PruneConfig` adds the checks that concern several options. The keywords of `chita.prune`, the
+`run_options.py` adds the options on memory and ranks, and `PruneConfig` the checks that concern
+several options. The keywords of `chita.prune`, the
 options of `chita prune` and their documentation follow from the declarations, which
 `option_declaration.py` explains.
 """
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chita.errors import (
+    PATTERNS,
     are_patterns,
     are_shares,
     is_bool,
@@ -24,6 +26,7 @@ from chita.errors import (
     is_share,
 )
 from chita.methods import BUILT_IN, get_method
+from chita.model.named_losses import LOSSES, check_loss
 from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.budget import WHAT, parse_budget
 from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
@@ -38,22 +41,17 @@ from chita.pruning.option_text import (
 from chita.pruning.schedule import MESHES, check_sparsity
 from chita.pruning.stage_problem import METRICS
 from chita.solver.constraints.pattern import parse_pattern
-from chita.solver.matrix.memory import parse_bytes
 
 BATCH = 16  # m by default, as for the paper's MobileNetV1
 BALANCED = "balanced"
-DISTILL_MSE = "distill-mse"
-LOSSES = ("distill", DISTILL_MSE)
-STORAGE = ("float32", "bfloat16", "float16")
 
 share = must_be(is_share, "a number in [0, 1)")
 count = must_be(is_count, "an integer of at least 1")
 natural = must_be(is_natural, "an integer of at least 0")
-patterns = must_be(are_patterns, "a glob pattern of parameter names, or several")
+patterns = must_be(are_patterns, PATTERNS)
 flag = must_be(is_flag, "True, False or None")
-check_loss = must_be(
-    (None, *LOSSES).__contains__, f"a function of outputs and targets, or one of {list(LOSSES)}"
-)
+MOST_ROUNDS = 10_000  # of stages, which are planned before the run, and of shrinking supports
+LARGEST_RIDGE = 1e100  # times the samples it is finite; weights stay at w0 from far less on
 _SHARES = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
 
 
@@ -78,14 +76,17 @@ class PruneOptions:
     )
     loss: str | None = option(
         None,
-        "Loss that pruning preserves: the cross-entropy by default. 'distill' and "
-        "'distill-mse' compare with the outputs of the dense network and need no labels.",
+        "Loss that pruning preserves: the cross-entropy by default, or the name of another loss "
+        "of torch, such as mse or bce_with_logits. 'distill' and 'distill-mse' compare with the "
+        "outputs of the dense network and need no labels.",
         check_loss,
         panel="Method",
-        details="`chita.prune` also accepts a function loss(outputs, targets) -> scalar. "
-        "For 'distill' and 'distill-mse' a batch is the inputs (a tensor or a dict) or a tuple "
-        "that starts with them. 'distill' treats a tensor or logits as class scores and a last "
-        "hidden state as features; 'distill-mse' treats every output as features, such as an "
+        details=f"The names are {', '.join(LOSSES)}. `chita.prune` also accepts a module of "
+        "torch.nn, such as nn.CrossEntropyLoss(label_smoothing=0.1), and a function "
+        "loss(outputs, targets) -> scalar. If the batches are inputs alone, the default is "
+        "'distill'. For 'distill' and 'distill-mse' a batch is the inputs (a tensor or a dict) or "
+        "a tuple that starts with them. 'distill' treats a tensor or logits as class scores and a "
+        "last hidden state as features; 'distill-mse' treats every output as features, such as an "
         "embedding or a regression.",
     )
     method: str = option(
@@ -96,12 +97,14 @@ class PruneOptions:
         details="'auto' chooses a mask or a CHITA solve for each stage by the loss on held-out "
         "samples, and trains after it; with recover=False it is CHITA++ that chooses the form of "
         "each stage problem. 'magnitude-uniform' applies magnitude pruning to each layer "
-        "separately. Of the methods that are not CHITA's, only 'woodtaylor' uses the first-order "
-        "term.",
+        "separately, and 'lamp' keeps the weights with the largest LAMP scores. 'chita-layer', "
+        "'l-obs', 'wanda', 'ria', 'sparsegpt' and 'alps' use the inputs of each layer. Of the "
+        "methods that are not CHITA's, only 'woodtaylor' uses the first-order term.",
     )
     solver: str | None = option(
         None,
-        "Single-stage method inside chita++: bso (the default) or cd.",
+        "Solver inside the method: bso (the default) or cd for chita++, admm (the default) or iht "
+        "for chita-layer.",
         must_be(lambda value: isinstance(value, str), "the name of a solver"),
         panel="Method",
     )
@@ -126,7 +129,8 @@ class PruneOptions:
     samples: int | None = option(
         None,
         "Rows n of A, one per mini-batch of gradients; by default all the data allow, up to 1000, "
-        "and up to 400 for the method auto with `recover` (128 or 1000 by the budget).",
+        "for the method auto up to 500 of fewer than 16,000 samples, and with `recover` up to 400 "
+        "(128 or 1000 by the budget).",
         count,
         panel="Data",
     )
@@ -140,9 +144,15 @@ class PruneOptions:
     )
     ridge: float | Literal["auto"] = option(
         "auto",
-        "Ridge penalty lambda; 'auto' chooses it by the loss on held-out samples.",
-        must_be(either((AUTO,), is_not_negative), "'auto' or a finite number of at least 0"),
+        "Ridge penalty lambda; 'auto' chooses it by the loss on held-out samples, except for "
+        "chita-layer, sparsegpt and alps, whose default is 0.01.",
+        must_be(
+            either((AUTO,), lambda value: is_not_negative(value) and value <= LARGEST_RIDGE),
+            f"'auto' or a number from 0 to {LARGEST_RIDGE:g}",
+        ),
         panel="Method",
+        details="For chita-layer, sparsegpt and alps it is relative to the mean square of the "
+        "inputs of each layer. wanda and ria have none.",
         read=read_ridge,
     )
     first_order: bool | None = option(
@@ -156,7 +166,10 @@ class PruneOptions:
         None,
         "Number f of stages; by default 60 for auto (at most) and chita++, 1 for the others. With "
         "`recover` the budget determines it: at most 16.",
-        count,
+        must_be(
+            lambda value: is_count(value) and value <= MOST_ROUNDS,
+            f"an integer from 1 to {MOST_ROUNDS}",
+        ),
         panel="Stages",
     )
     schedule: str | None = option(
@@ -168,7 +181,12 @@ class PruneOptions:
         details="'exponential' covers half of the remaining distance in each stage, as in the "
         "paper's experiments; 'geometric' divides the density by the same number in each.",
     )
-    start: float = option(0.2, "Sparsity of the first stage.", share, panel="Stages")
+    start: float = option(
+        0.2,
+        "Sparsity of the first stage. The method auto starts later if that costs little.",
+        share,
+        panel="Stages",
+    )
     hold: float = option(
         0.0,
         "Share of the stages, at the end, that stay at the final sparsity.",
@@ -185,7 +203,10 @@ class PruneOptions:
     continuation: int = option(
         0,
         "Number of intermediate, shrinking supports before the first support of a stage.",
-        natural,
+        must_be(
+            lambda value: is_natural(value) and value <= MOST_ROUNDS,
+            f"an integer from 0 to {MOST_ROUNDS}",
+        ),
         panel="Method",
         details="0 starts from the largest weights, as in the paper; about 30 help a single "
         "stage at high sparsity.",
@@ -312,21 +333,4 @@ class PruneOptions:
         details="It determines the order in which batches given as a list are read, and the "
         "starting points of CBS.",
         least=0,
-    )
-    memory: int | str | None = option(
-        None,
-        "Most memory that the process may use, such as 8GB; on a GPU, memory of the GPU. By "
-        "default there is no limit.",
-        parse_bytes,
-        panel="Resources",
-        details="With a limit, A is kept in memory, written to a temporary file (in TMPDIR) or "
-        "computed in several passes, the fastest that fits; results are equal up to rounding.",
-        read=read_text,
-    )
-    storage: str = option(
-        "float32",
-        f"Number format in which A is stored: {', '.join(STORAGE)}.",
-        one_of(STORAGE),
-        panel="Resources",
-        details="Products use full precision; 'float32' stores A of a float64 model in float64.",
     )

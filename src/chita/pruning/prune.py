@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +12,33 @@ from torch import nn
 
 from chita.errors import ChitaError
 from chita.files.atomic import as_path
+from chita.files.run_folder import writing_to
+from chita.model.distill import default_loss
 from chita.model.forward import convolution_trials
+from chita.model.named_losses import resolve_loss
+from chita.model.ties import merged_ties
+from chita.model.weights import check_model
 from chita.pruning.config import PruneConfig, resolve_config
+from chita.pruning.forecast import Forecast
 from chita.pruning.option_declaration import add_options
 from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.pruning.setup import Setup
+from chita.report.progress import run_bar
+from chita.solver.precision import without_autocast
 from chita.solver.ranks import joined_ranks
 
 
 def prune(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Any,
     config: PruneConfig | None = None,
     *,
     inplace: bool = True,
     progress: bool = True,
     checkpoints: str | Path | None = None,
     resume: bool = False,
-    held_out: Iterable[Any] | None = None,
+    held_out: Any = None,
     **overrides: Any,
 ) -> PruneResult:
     """Set a share of a model's weights to zero and adjust the others to preserve its loss.
@@ -52,8 +60,10 @@ def prune(
 
     Args:
         model: A trained module. Pruning runs on its device.
-        batches: Calibration data: a list, a DataLoader or another re-iterable of (inputs, targets),
-            or of dicts, for which the model's own `.loss` is used. Inputs that are a dict are
+        batches: Calibration data: a list or a DataLoader of (inputs, targets), or of dicts, for
+            which the model's own `.loss` is used. Also arrays (X, y), a Dataset, a list of samples
+            (x, y), lists of token ids, inputs alone, for which the default loss is "distill", or a
+            function that starts a pass, such as lambda: generate(). Inputs that are a dict are
             passed to the model as keywords.
         config: Values of the options; the defaults if None.
         inplace: Prune the model itself instead of a copy.
@@ -68,8 +78,8 @@ def prune(
             it is, so that a loader may shuffle. Pass `held_out` if `batches` augments its samples
             at random, since every pass then has new samples; otherwise such samples are read once
             and stored.
-        overrides: Options by name, listed below. `loss` may also be a function
-            loss(outputs, targets) -> scalar, and `sparsity` a pattern such as "2:4".
+        overrides: Options by name, listed below. `loss` may also be a module of torch.nn or a
+            function loss(outputs, targets) -> scalar, and `sparsity` a pattern such as "2:4".
 
     Returns:
         The pruned model with its masks and a report on every stage and layer.
@@ -78,19 +88,26 @@ def prune(
         ChitaError: An argument, the model or the data are invalid; the message names the cause.
     """
     began = time.perf_counter()
-    loss = overrides.get("loss")
-    function = loss if callable(loss) else None
+    given = overrides.get("loss")
+    function = resolve_loss(given) if callable(given) else None
     config = resolve_config(config, overrides if function is None else {**overrides, "loss": None})
+    function = function or resolve_loss(config.loss)
     if resume and checkpoints is None:
         raise ChitaError("resume=True requires checkpoints, the folder of the run to continue")
     folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
-    with joined_ranks() as ranks, convolution_trials(False):
-        setup = Setup(model, batches, function, config, ranks, held_out)
-        run = Run(setup, began)
-        if folder is not None:
-            run.keep_stages(folder, resume=resume)
-        return run.all_stages(progress)
+    with joined_ranks() as ranks, convolution_trials(False), without_autocast():
+        check_model(model)
+        if config.loss is None and function is None and config.reads_samples:
+            config = replace(config, loss=default_loss(model, batches))
+        show = progress and ranks.rank == 0
+        with merged_ties(model), run_bar(show=show) as bar:
+            setup = Setup(model, batches, function, config, ranks, held_out, Forecast(bar))
+            run = Run(setup, began)
+            with writing_to(folder if ranks.rank == 0 else None):
+                if folder is not None:
+                    run.keep_stages(folder, resume=resume)
+                return run.all_stages()
 
 
 prune.__doc__ = add_options(prune.__doc__, PruneConfig, "Keyword Args")

@@ -3,7 +3,7 @@
 Two repairs are tried, one after the other: re-estimate the statistics of batch norm, and correct
 the biases so that the mean pre-activations are those of the dense network. A repair is kept only if
 the loss on held-out samples falls by more than two standard errors and the floor, if there is one,
-still holds; otherwise the model is restored bit for bit.
+still holds; otherwise the model is restored bit for bit. A loss that is not finite cannot fall.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,9 @@ from chita.model.layers import batch_norm_layers, channel_dim
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses
+from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.result_rows import RepairRow
+from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
@@ -167,10 +170,12 @@ def repair(
     dense: DenseMeans,
     losses_now: Callable[[], PartLosses],
     holds: Callable[[], bool],
+    ranks: Ranks = ALONE,
 ) -> list[RepairRow]:
     """Repair a pruned model in place; zeros stay zeros, and no parameter is added.
 
-    Batch norm comes first; biases then correct what remains.
+    Batch norm comes first; biases then correct what remains. Rank 0 computes each repair, and the
+    other ranks take it over: their samples may be others.
 
     Args:
         model: the pruned model, or a pruned copy.
@@ -178,6 +183,7 @@ def repair(
             size; batch norm needs some dozens of samples in each.
         losses_now: computes the losses of the model on held-out samples.
         holds: checks whether the model satisfies the floor.
+        ranks: the ranks, which all have the same model and the same losses.
 
     Returns:
         A row for each repair that applies to the model. A repair that fails, such as batch norm
@@ -195,7 +201,8 @@ def repair(
             continue
         before = losses = losses_now() if losses is None else losses
         try:
-            after, kept = _try(changed, change, before, losses_now, holds)
+            shared = partial(_change_first, ranks, changed, change)
+            after, kept = _try(changed, shared, before, losses_now, holds)
         except ChitaError as error:
             logger.warning("the repair of %s is skipped: %s", name, error)
             continue
@@ -203,6 +210,21 @@ def repair(
         rows.append(RepairRow(name, before.mean, after.mean, kept))
         logger.info("%s", rows[-1])
     return rows
+
+
+def _change_first(ranks: Ranks, changed: Sequence[Tensor], change: Callable[[], None]) -> None:
+    """Make a change of some tensors on rank 0, and copy them to the others."""
+
+    def attempt() -> str:
+        try:
+            change()
+        except ChitaError as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    if message := ranks.from_first(attempt):
+        raise ChitaError(message)
+    copy_from_first(ranks, changed)
 
 
 @torch.no_grad()
@@ -226,7 +248,8 @@ def _try(
     try:
         change()
         after = losses_now()
-        kept = math.isfinite(after.mean) and after.surely_below(before) and holds()
+        finite = math.isfinite(before.mean) and math.isfinite(after.mean)
+        kept = finite and after.surely_below(before) and holds()
     finally:
         if not kept:
             for tensor, values in zip(changed, saved, strict=True):

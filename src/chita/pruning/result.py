@@ -15,6 +15,7 @@ from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import Measurement
 from chita.pruning.result_rows import Gains, LayerRow, RepairRow, Seconds, StageRow, json_safe
+from chita.report.html_table import as_html
 from chita.report.tables import as_text, counts_table, layer_table
 from chita.solver.matrix.memory import peak_memory_bytes
 
@@ -123,6 +124,11 @@ class PruneResult:
         return sum(row.recovery_steps for row in self.stages)
 
     @property
+    def trained_on(self) -> str | None:
+        """What the training used: "distill" or "loss", as in `StageRow`; None without recovery."""
+        return self.stages[-1].trained_on if self.stages else None
+
+    @property
     def gains(self) -> Gains | None:
         """What the solves and the training gained; None without recovery."""
         return Gains.of(self.stages)
@@ -164,6 +170,7 @@ class PruneResult:
             "samples": self.samples,
             "sample_gradients": self.sample_gradients,
             "training_steps": self.training_steps,
+            "trained_on": self.trained_on,
             "gains": None if self.gains is None else asdict(self.gains),
             "held_out_loss": self.held_out_loss,
             "held_out_error": self.held_out_error,
@@ -183,6 +190,9 @@ class PruneResult:
 
     def __str__(self) -> str:
         return as_text(layer_table(self)) + as_text(counts_table(self.counts))
+
+    def _repr_html_(self) -> str:
+        return as_html(layer_table(self), counts_table(self.counts))
 
 
 def layer_rows(weights: Weights) -> list[LayerRow]:

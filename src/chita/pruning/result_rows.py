@@ -55,7 +55,8 @@ class StageRow:
         kept: the number of weights that are kept.
         ridge: lambda.
         objective: Q at the solution.
-        loss: the mean calibration loss before the stage, at the weights of its gradients.
+        loss: the mean calibration loss before the stage, at the weights of its gradients; None for
+            a method that prunes block by block.
         held_out_loss: the loss after the stage, on samples that are not used for any choice.
         iterations: the updates that the algorithm took.
         converged: whether the algorithm converged.
@@ -77,6 +78,7 @@ class StageRow:
         recovery_steps: the training steps after the solution.
         recovery_seconds: their time.
         recovered: whether the training lowered the loss; otherwise it was undone.
+        trained_on: "distill" for the outputs of the dense network, "loss" for the loss of the run.
         candidates: everything that was tried, with held-out losses. If there are many samples,
             these are losses on one half, and stages alternate between the halves.
     """
@@ -108,7 +110,14 @@ class StageRow:
     recovery_steps: int = 0
     recovery_seconds: float = 0.0
     recovered: bool = False
+    trained_on: str | None = None
     candidates: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The time of the stage."""
+        others = self.guard_seconds + self.recovery_seconds
+        return self.gradient_seconds + self.solve_seconds + others
 
     def to_dict(self) -> dict[str, Any]:
         """Return all values by name, those of the candidate among them, ready for JSON."""

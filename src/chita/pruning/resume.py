@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor, nn
@@ -18,13 +16,14 @@ from torch import Tensor, nn
 from chita.files.atomic import write_whole
 from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import STAGE_FILE
-from chita.model.batch import tensors_of
-from chita.model.sample_source import NOTHING_HELD_OUT, SampleSplit
+from chita.model.fingerprint import fingerprint
+from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit
 from chita.model.sample_stream import Place, SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.result_rows import StageRow
 
 _HEADER = "chita.stage"  # in the metadata of the file
+_DIGEST = "chita.digest"
 _OTHER = "other."  # the prefix of the names of other tensors
 
 
@@ -54,27 +53,33 @@ class FinishedStages:
 
 
 def describe_run(
-    config: PruneConfig, model: nn.Module, stream: SampleStream, sizes: Mapping[str, int]
+    config: PruneConfig,
+    model: nn.Module,
+    stream: SampleStream,
+    held_out: SampleStream | None,
+    sizes: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return everything comparable that determines the outcome of a run, by name.
 
-    A loss function cannot be compared. If the data may come in another order each time, only the
-    rule that holds samples out is compared, which depends on their content.
+    A loss function cannot be compared, nor can data that give other samples in each pass. Of those,
+    only the rule that holds samples out is compared, which depends on their content.
 
     Args:
         config: the options of the run.
         model: the model with its initial weights.
         stream: the stream of samples.
+        held_out: the stream of the user's held-out samples, if there are any.
         sizes: n and p.
     """
-    first = stream.first()
     tensors = chain(model.named_parameters(), model.named_buffers())
-    decisive = {name: value for name, value in asdict(config).items() if name != "memory"}
+    # A memory budget changes only where A is stored, and sync only the other ranks.
+    decisive = {k: value for k, value in asdict(config).items() if k not in ("memory", "sync")}
     return {
-        **decisive,  # a memory budget changes only where A is stored
+        **decisive,
         **sizes,
         "the fingerprint of the model at the start": fingerprint(tensors),
-        "the fingerprint of the data": first and fingerprint(enumerate(tensors_of(first.content))),
+        "the fingerprint of the data": stream.fingerprint(),
+        "the fingerprint of held_out": None if held_out is None else held_out.fingerprint(),
         "the fingerprint of the held-out samples": _split_fingerprint(stream.split),
     }
 
@@ -96,22 +101,22 @@ class StageFile(ResumableRun[FinishedStages]):
 
     @classmethod
     def read(cls, path: Path) -> StoredRun[FinishedStages]:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = json.loads(file.metadata()[_HEADER])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            if fingerprint(sorted(tensors.items())) != header["fingerprint"]:
-                raise ValueError("the tensors are not those that were written")
-            weights, kept = tensors.pop("weights"), tensors.pop("kept")
-            finished = FinishedStages(
-                weights=weights,
-                kept=kept,
-                others={name.removeprefix(_OTHER): value for name, value in tensors.items()},
-                recovery=header["recovery"],
-                rows=[StageRow.from_dict(row) for row in header["rows"]],
-                place=tuple(header["place"]),
-                search=header["guard"],
-                seconds=header["seconds"],
-            )
+        # Read the file once. A reader that opens it twice, as safe_open does, may get the header of
+        # one stage and the tensors of the next, if a run replaces the file in between.
+        content = path.read_bytes()
+        tensors = safetensors.torch.load(content)
+        header = _checked(_metadata(content), tensors)
+        weights, kept = tensors.pop("weights"), tensors.pop("kept")
+        finished = FinishedStages(
+            weights=weights,
+            kept=kept,
+            others={name.removeprefix(_OTHER): value for name, value in tensors.items()},
+            recovery=header["recovery"],
+            rows=[StageRow.from_dict(row) for row in header["rows"]],
+            place=tuple(header["place"]),
+            search=header["guard"],
+            seconds=header["seconds"],
+        )
         return StoredRun(header["run"], header["stages"], finished)
 
     def write(self, finished: FinishedStages) -> None:
@@ -121,7 +126,6 @@ class StageFile(ResumableRun[FinishedStages]):
             **{_OTHER + name: value.contiguous() for name, value in finished.others.items()},
         }
         header = {
-            "fingerprint": fingerprint(sorted(tensors.items())),
             "run": self.run,
             "stages": self.total,
             "rows": [row.to_dict() for row in finished.rows],
@@ -130,8 +134,34 @@ class StageFile(ResumableRun[FinishedStages]):
             "recovery": finished.recovery,
             "seconds": finished.seconds,
         }
-        content = safetensors.torch.save(tensors, metadata={_HEADER: json.dumps(header)})
-        write_whole(self.path, content)
+        text = json.dumps(header)
+        metadata = {_HEADER: text, _DIGEST: _digest(text, tensors)}
+        write_whole(self.path, safetensors.torch.save(tensors, metadata=metadata))
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Return the metadata of a safetensors file: eight bytes with the length of a JSON header."""
+    size = int.from_bytes(content[:8], "little")
+    metadata: dict[str, str] = json.loads(content[8 : 8 + size])["__metadata__"]
+    return metadata
+
+
+def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of everything in a file: its header and its tensors."""
+    text = torch.frombuffer(bytearray(header.encode()), dtype=torch.uint8)
+    return fingerprint([(_HEADER, text), *sorted(tensors.items())])
+
+
+def _checked(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Return the header of a file, after checking that nothing in the file has changed."""
+    header: dict[str, Any] = json.loads(metadata[_HEADER])
+    if metadata.keys() == {_HEADER}:  # a file of an older version
+        intact = fingerprint(sorted(tensors.items())) == header["fingerprint"]
+    else:
+        intact = _digest(metadata[_HEADER], tensors) == metadata[_DIGEST]
+    if not intact:
+        raise ValueError("the content is not the one that was written")
+    return header
 
 
 def _split_fingerprint(split: SampleSplit) -> str | None:
@@ -139,12 +169,3 @@ def _split_fingerprint(split: SampleSplit) -> str | None:
         return None
     bounds = torch.tensor(split.bounds, dtype=torch.int64)
     return fingerprint([("bounds", bounds), ("excluded", split.excluded.sort().values)])
-
-
-def fingerprint(named: Iterable[tuple[str | int, Tensor]]) -> str:
-    """Return a hash of the names, data types, shapes and values of tensors."""
-    found = hashlib.sha256()
-    for name, tensor in named:
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        found.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return found.hexdigest()[:16]

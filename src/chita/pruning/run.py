@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from chita.pruning.block_by_block.stage import BlockStage
 from chita.pruning.recovery.snapshot import Snapshot, load_tensors, other_tensors
 from chita.pruning.repair import repair
 from chita.pruning.result import PruneResult
@@ -16,7 +17,6 @@ from chita.pruning.resume import FinishedStages, StageFile, describe_run
 from chita.pruning.schedule import StagePath
 from chita.pruning.setup import Setup
 from chita.pruning.stage import Stage
-from chita.report.progress import StageBar, stage_bar
 
 
 class Run:
@@ -29,7 +29,7 @@ class Run:
 
     def __init__(self, setup: Setup, began: float) -> None:
         self.setup, self.began = setup, began
-        self.stage = Stage(setup)
+        self.stage = (BlockStage if setup.method.curvature.by_block else Stage)(setup)
         self.rows: list[StageRow] = []
         weights = setup.weights
         self.kept = torch.ones(weights.size, dtype=torch.bool, device=weights.device)
@@ -46,7 +46,7 @@ class Run:
             self.setup.calibration,
             {"n": self.setup.calibration.rows, "p": self.setup.weights.size},
         )
-        run = describe_run(self.setup.config, self.setup.model, data.stream, sizes)
+        run = describe_run(self.setup.config, self.setup.model, data.stream, data.other, sizes)
         stage_file = StageFile(folder, run=run, stages=len(self.setup.config.plan()))
         finished = self.setup.ranks.from_first(lambda: stage_file.begin(resume=resume))
         self.stage_file = stage_file if self.setup.ranks.rank == 0 else None
@@ -75,65 +75,82 @@ class Run:
             seconds=time.perf_counter() - self.began,
         )
 
-    def all_stages(self, progress: bool) -> PruneResult:
-        """Run the stages, and return the result.
-
-        Args:
-            progress: whether to show a progress bar.
-        """
-        with stage_bar(show=progress) as bar:
-            path = self._path(bar)
-            while (sparsity := path.next(self.rows)) is not None:
-                bar.describe(f"pruning, {sparsity:.1%} sparse")
-                if self.setup.recovery is not None:
-                    self.setup.recovery.keep_pace(len(self.rows), self.began)
-                    bar.begin(sum(self.setup.recovery.planned.steps))
-                w0, start = self.setup.weights.vector(), self._snapshot()
-                try:
-                    row, support = self.stage.run(len(self.rows) + 1, sparsity, w0, bar)
-                except BaseException:
-                    self.setup.weights.assign(w0)  # again, if restoring was itself interrupted
-                    if start is not None:
-                        start.restore()
-                    raise
-                if not row.accepted and start is not None:
+    def all_stages(self) -> PruneResult:
+        """Run the stages, and return the result."""
+        path = self._path()
+        while (sparsity := path.next(self.rows)) is not None:
+            number = len(self.rows) + 1
+            self._look_ahead(path.stages)
+            self.setup.forecast.begin_stage(number, path.stages, sparsity)
+            w0, start = self.setup.weights.vector(), self._snapshot()
+            try:
+                row, kept = self.stage.run(number, sparsity, w0)
+            except BaseException:
+                self.setup.weights.assign(w0)  # again, if restoring was itself interrupted
+                if start is not None:
                     start.restore()
-                self.rows.append(row)
-                if row.accepted:
-                    self.kept = torch.zeros_like(self.kept)
-                    self.kept[support] = True
-                if self.stage_file is not None:
-                    self.stage_file.write(self.finished())
-                if self.setup.recovery is None:
-                    bar.advance()
+                raise
+            if not row.accepted and start is not None:
+                start.restore()
+            self.rows.append(row)
+            if row.accepted:
+                self.kept = kept
+            if self.stage_file is not None:
+                self.stage_file.write(self.finished())
         if self.stage_file is not None and len(self.rows) < self.stage_file.total:
             self.stage_file.total = len(self.rows)  # the search for a floor has ended
             self.stage_file.write(self.finished())
         return self.result()
 
-    def _path(self, bar: StageBar) -> StagePath:
-        """Return the sparsities of the stages, and set up the bar; with recovery, plan them."""
-        path, done = self.setup.policy.path, len(self.rows)
+    def _path(self) -> StagePath:
+        """Return the sparsities of the stages; with recovery, plan them."""
+        path, forecast = self.setup.policy.path, self.setup.forecast
         if self.setup.recovery is None:
-            bar.begin(path.stages)
-            bar.advance(done)
+            if path.plan is None and not self.rows and self.setup.held_out.batches:
+                forecast.begin("held-out check")
+                path = self._starting_late(path)
             return path
         if self.setup.recovery.plan is None:
-            bar.describe("range test")
+            forecast.begin("range test")
             self.setup.recovery.make_plan(
                 self.setup.pruned_to,
                 entrants=self.setup.search.entrants,
                 began=self.began,
+                expect=forecast.expect,
             )
+            forecast.announce(*self.setup.describe(len(self.setup.recovery.planned.steps)))
             if self.setup.search.entrants > 1:
-                bar.describe("comparing candidates")
-                self.stage.compare(self.setup.recovery.contests)
+                forecast.begin("comparing candidates")
+                seconds = self.stage.compare(self.setup.recovery.contests)
+                self.setup.recovery.refine_plan(seconds, self.began)
         plan = self.setup.recovery.planned
-        bar.begin(sum(plan.steps))
-        bar.advance(sum(plan.steps[:done]))
         if self.stage_file is not None:
             self.stage_file.total = len(plan.sparsities)
         return replace(path, stages=len(plan.sparsities), plan=plan.sparsities)
+
+    def _look_ahead(self, stages: int) -> None:
+        """Estimate the time of the remaining stages, `stages` in all at most."""
+        done, recovery, forecast = len(self.rows), self.setup.recovery, self.setup.forecast
+        if recovery is not None:
+            recovery.keep_pace(done, self.began)
+            forecast.expect(recovery.expected(done))
+            return
+        forecast.extrapolate_stages([row.seconds for row in self.rows], stages - done)
+        if done == 1:
+            forecast.announce(*self.setup.describe(stages))
+
+    def _starting_late(self, path: StagePath) -> StagePath:
+        """Return the path from the highest sparsity that costs little."""
+        w0 = self.setup.weights.vector()
+        try:
+            return path.starting_late(self._pruned_loss)
+        except BaseException:
+            self.setup.weights.assign(w0)  # again, if restoring was itself interrupted
+            raise
+
+    def _pruned_loss(self, sparsity: float) -> float:
+        """Return the held-out loss of the weights, pruned without an update."""
+        return self.setup.held_out.losses(self.setup.pruned_to(sparsity)).mean
 
     def _snapshot(self) -> Snapshot | None:
         return None if self.setup.recovery is None else Snapshot(self.setup.model)
@@ -147,7 +164,11 @@ class Run:
         repairs: list[RepairRow] = []
         if self.setup.dense is not None:
             repairs = repair(
-                self.setup.model, self.setup.dense, self.setup.held_out.losses_now, self.setup.holds
+                self.setup.model,
+                self.setup.dense,
+                self.setup.held_out.losses_now,
+                self.setup.holds,
+                self.setup.ranks,
             )
         return PruneResult.collect(
             self.setup.model,

@@ -2,14 +2,14 @@
 
 A schedule plans all stages before the run. A `StagePath` without a plan decides during the run:
 where the loss does not rise, a stage covers twice an even step, and the stages saved make the steps
-smaller where the loss does rise. All stages are used, and the last one ends at the target: stages
-that stay there move the remaining weights and exchange some.
+smaller where the loss does rise. Stages that stay at the target move the remaining weights and
+exchange some; the path ends when the loss no longer falls there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -89,7 +89,11 @@ def sparsities(
 
 FAST = 2.0  # the factor by which a stage exceeds an even step where the loss does not rise
 MANY = 4  # with fewer stages left, none is saved
-RISE = 0.01  # a smaller relative increase of the loss does not count as a rise
+RISE = 0.01  # a smaller relative change of the loss counts neither as a rise nor as a fall
+LEAST = 0.01  # the least part of the remaining weights that a stage removes
+PATIENCE = 3  # stages at the target within which the loss must fall
+FREE = 0.25  # a run starts where the mask alone raises the loss by this part
+BISECTIONS = 6
 CLOSE = 0.02  # the search for a floor ends at this fraction of the density, or
 FINEST = 1e-4  # at this fraction of the weights
 
@@ -121,6 +125,7 @@ class StagePath:
         hold: the fraction of the stages, at the end, that stay at the target.
         plan: the sparsity of each stage, if a schedule was given. It ends at the first stage that
             is not accepted, where the search for the floor begins.
+        first: the sparsity of the first stage, if it is higher than `start`.
     """
 
     start: float
@@ -128,6 +133,28 @@ class StagePath:
     stages: int
     hold: float = 0.0
     plan: Sequence[float] | None = None
+    first: float | None = None
+
+    def starting_late(self, loss: Callable[[float], float]) -> StagePath:
+        """Return the path from the highest sparsity that raises the loss little.
+
+        The first stages are the most expensive, and what they gain is lost again at higher
+        sparsities.
+
+        Args:
+            loss: sparsity -> the held-out loss of the weights, pruned without an update.
+        """
+        lowest, highest = min(self.start, self.target), self.target
+        limit = (1 + FREE) * loss(0.0)
+        if loss(highest) <= limit:
+            return replace(self, first=highest)
+        for _ in range(BISECTIONS):
+            between = (lowest + highest) / 2
+            if loss(between) <= limit:
+                lowest = between
+            else:
+                highest = between
+        return replace(self, first=lowest)
 
     def next(self, rows: Sequence[FinishedStage]) -> float | None:
         """Return the sparsity of the next stage; None after the last one.
@@ -150,17 +177,25 @@ class StagePath:
         if self.plan is not None:
             return self.plan[len(rows)]
         held = int(self.hold * self.stages)
-        return self._forward(reached, self.stages - held - len(rows))
+        if last == self.target and reached:
+            return self.target if _worth_staying(reached, held) else None
+        return self._forward(reached, self.stages - held - len(rows) - self._skipped(reached))
+
+    def _skipped(self, reached: Sequence[FinishedStage]) -> int:
+        """Return the number of stages that the first one saves by starting later."""
+        return round(self._way(reached[0].sparsity) * self.stages / FAST) if reached else 0
 
     def _forward(self, reached: Sequence[FinishedStage], left: int) -> float:
         if left <= 1:
             return self.target
         if not reached:
-            return min(self.start, self.target)
-        way = self._way(reached[-1].sparsity)
+            return min(self.start if self.first is None else self.first, self.target)
+        last = reached[-1].sparsity
+        way = self._way(last)
         even = (1 - way) / left
         fast = left >= MANY and not _rising(reached)
-        return self._sparsity(way + (FAST * even if fast else even))
+        least = 1 - (1 - LEAST) * (1 - last)
+        return min(max(self._sparsity(way + (FAST * even if fast else even)), least), self.target)
 
     def _sparsity(self, way: float) -> float:
         start = min(self.start, self.target)
@@ -182,6 +217,15 @@ def _rising(rows: Sequence[FinishedStage]) -> bool:
     if len(losses) < 2 or losses[0] is None or losses[1] is None:
         return True
     return losses[1] > losses[0] * (1 + RISE)
+
+
+def _worth_staying(rows: Sequence[FinishedStage], held: int) -> bool:
+    """Return whether another stage at the target may lower the loss, or `held` asks for it."""
+    losses = [row.choice_loss for row in rows if row.sparsity == rows[-1].sparsity]
+    if len(losses) <= max(held, PATIENCE):
+        return True
+    before, last = losses[-1 - PATIENCE], losses[-1]
+    return before is None or last is None or last < before * (1 - RISE)
 
 
 def check_sparsity(name: str, value: Any) -> None:

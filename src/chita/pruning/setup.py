@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import reached_weights
 from chita.curvature.source import LocalModel, SampledModel, no_rows
+from chita.model.arrays import InputSpec
 from chita.model.losses import Loss
 from chita.model.sample_stream import first_sample
+from chita.pruning.budget import parse_budget
 from chita.pruning.calibration import calibrate
 from chita.pruning.config import PruneConfig
 from chita.pruning.floor import FloorCheck
+from chita.pruning.forecast import Forecast
 from chita.pruning.held_out import HeldOut, Measurement
-from chita.pruning.rank_agreement import agreed_ranks
+from chita.pruning.rank_agreement import (
+    agree_on_calibration,
+    agree_on_model,
+    agree_on_options,
+    agree_on_weights,
+    agreed_ranks,
+)
+from chita.pruning.recovery.planning import FORWARD, first_estimate
 from chita.pruning.recovery.stages import StageRecovery
 from chita.pruning.repair import dense_means
 from chita.pruning.stage_policy import policy_for
@@ -25,6 +35,7 @@ from chita.pruning.storage import choose_store
 from chita.pruning.supports import Supports, choose_weights, within_limits
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
+from chita.solver.matrix.memory import ENTRY, format_bytes
 from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
@@ -36,51 +47,48 @@ class Setup:
     def __init__(
         self,
         model: nn.Module,
-        batches: Iterable[Any],
+        batches: Any,
         loss: Loss | None,
         config: PruneConfig,
         ranks: Ranks = ALONE,
-        held_out: Iterable[Any] | None = None,
+        held_out: Any = None,
+        forecast: Forecast | None = None,
     ) -> None:
+        self.forecast = forecast or Forecast()
+        self.forecast.begin("reading samples")
+        if config.recovers:
+            self.forecast.expect(parse_budget("budget", config.budget).planned_seconds)
         self.model, self.ranks, self.method = model, ranks, config.resolve_method()
+        agree_on_options(ranks, asdict(config))
+        agree_on_model(ranks, model, sync=config.sync)
         self.weights = weights = choose_weights(model, config)
-        self.calibration = data = calibrate(model, batches, loss, config, held_out)
-        if self.method.curvature.uses_gradients:
+        shares = self.method.curvature.uses_gradients
+        data = calibrate(model, batches, loss, config, held_out, weights.size)
+        self.calibration = data = agree_on_calibration(ranks, data, config, shared=shares)
+        if shares:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
             named = config.include is not None
             self.weights = weights = reached_weights(
                 model, weights, stage, data.row_loss, named=named
             )
+            self.weights = weights = agree_on_weights(ranks, weights, sync=config.sync)
         self.config = config = within_limits(config, weights)
-        self.policy = policy = policy_for(config)
+        self.policy = policy = policy_for(config, weights.size)
         self.supports = Supports(model, weights, config)
-        self.sample = data.stream.sample or first_sample(batches)  # to count multiply-adds
+        # To count multiply-adds.
+        self.sample = data.stream.sample or first_sample(batches, InputSpec.of(model))
         self.shape = Shape.of(model, weights)
         self.space = policy.candidates(data.rows, weights.size)
         self.division = self._divide()
-        self.curvature = self.method.curvature(
-            SampledModel(
-                model,
-                weights,
-                data.stream,
-                rows=data.rows,
-                batch=data.batch,
-                loss=data.loss,
-                row_loss=data.row_loss,
-                distilled=config.loss is not None,
-                ranks=self.division.ranks,
-                store=choose_store(
-                    policy, self.supports, self.division, self.space, weights, data.rows
-                ),
-            )
-        )
-        sharing = ranks if config.recovers else self.division.ranks
+        self.curvature = self.method.curvature(self._sampled_model())
         self.held_out, self.measured = (
-            HeldOut(model, weights, samples, data.loss, sharing, data.batch)
+            HeldOut(model, weights, samples, data.loss, ranks, data.batch)
             for samples in (data.held_out, data.measured)
         )
         self.floor = None if config.floor is None else FloorCheck(self.measured, config.floor)
         self.search = policy.search(self.space)
+        if config.recovers:
+            self.forecast.expect(self._first_estimate())
         self.recovery = self._recovery(loss) if config.recovers else None
         self.dense = dense_means(model, weights, data) if policy.repairs else None
         if not self.supports.kept(config.sparsity):
@@ -88,14 +96,43 @@ class Setup:
 
     def _divide(self) -> Division:
         """Divide the columns among the ranks; the candidates must then respect the cuts."""
-        weights, ranks, base = self.weights, ALONE, self.policy.formulation
-        if self.ranks.size > 1:
-            n = self.calibration.rows
-            ranks = agreed_ranks(self.ranks, self.config, self.supports, weights, n=n)
+        weights, base = self.weights, self.policy.formulation
+        ranks = agreed_ranks(self.ranks, self.config, self.supports, n=self.calibration.rows)
         if ranks.size > 1:  # no block is cut
             self.space = self.space.with_one_block_size(base)
         block_size = self.space.first.apply(base).block_size
         return Division(ranks, Layout(weights.sizes, block_size, self.supports.units))
+
+    def _sampled_model(self) -> SampledModel:
+        """Return the model and the samples, from which the curvature source computes A."""
+        data, weights = self.calibration, self.weights
+        return SampledModel(
+            self.model,
+            weights,
+            data.stream,
+            rows=data.rows,
+            batch=data.batch,
+            loss=data.loss,
+            row_loss=data.row_loss,
+            distilled=self.config.distills,
+            ranks=self.division.ranks,
+            count_rows=self.forecast.count_rows,
+            store=choose_store(
+                self.policy, self.supports, self.division, self.space, weights, data.rows
+            ),
+        )
+
+    def _first_estimate(self) -> float:
+        """Return about how long the run takes, from the time of some held-out samples."""
+        data, budget = self.calibration, parse_budget("budget", self.config.budget)
+        return first_estimate(
+            budget,
+            FORWARD * self.held_out.sample_seconds(),
+            samples=int(min(budget.samples, data.trained_on)),
+            held_out=sum(batch.size for batch in data.held_out),
+            at_once=data.at_once,
+            entrants=self.search.entrants,
+        )
 
     def _recovery(self, loss: Loss | None) -> StageRecovery:
         return StageRecovery(
@@ -107,6 +144,20 @@ class Setup:
             held_out=self.held_out,
             ranks=self.ranks,
         )
+
+    def describe(self, stages: int) -> tuple[str, str]:
+        """Describe the size of a run with this many stages, and how to make it shorter."""
+        data, p = self.calibration, self.weights.size
+        samples = data.rows * data.batch
+        if self.recovery is not None:
+            samples, shorter = self.recovery.samples, "budget='fast', or a number of seconds, makes"
+        else:
+            shorter = "fewer stages or samples make"
+        parts = [f"{p:,} weights", f"{samples:,} samples", f"{stages} stages"]
+        if self.method.curvature.uses_gradients:
+            size = data.rows * p * ENTRY
+            parts.append(f"{format_bytes(min(size, self.config.memory_bytes or size))} for A")
+        return ", ".join(parts), f"{shorter} it shorter"
 
     def problem(self, local: LocalModel, w0: Tensor, k: int) -> StageProblem:
         """Return the problem of a stage that keeps k weights."""
@@ -125,15 +176,16 @@ class Setup:
         """Return the local model around w0, (p,); without A if the next choice does not use it."""
         if self.search.needs_gradients:
             return self.curvature.at(w0)
-        return self._without_gradients(w0)
+        return self.without_curvature(w0)
 
     def pruned_to(self, sparsity: float) -> Tensor:
         """Return the current weights, pruned to a sparsity by their size alone, (p,)."""
         w0 = self.weights.vector()
-        problem = self.problem(self._without_gradients(w0), w0, self.supports.kept(sparsity))
+        problem = self.problem(self.without_curvature(w0), w0, self.supports.kept(sparsity))
         return problem.mask(self.policy.formulation)[0]
 
-    def _without_gradients(self, w0: Tensor) -> LocalModel:
+    def without_curvature(self, w0: Tensor) -> LocalModel:
+        """Return a local model around w0, (p,), whose A has no rows."""
         return LocalModel(no_rows(w0[self.division.columns]))
 
     def measure(self) -> Measurement:

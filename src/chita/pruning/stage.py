@@ -6,21 +6,22 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Trial
-from chita.pruning.auto.search import StageChoice
+from chita.pruning.auto.search import Solvable, StageChoice
 from chita.pruning.auto.tournament import Tournament
 from chita.pruning.held_out import Measurement
 from chita.pruning.option_text import AUTO
+from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.recovery.recovery import Recovered
 from chita.pruning.result_rows import StageRow
 from chita.pruning.setup import Setup
 from chita.pruning.stage_problem import StageProblem
-from chita.report.progress import StageBar
 
 logger = logging.getLogger(__name__)
 
@@ -36,94 +37,148 @@ class Stage:
         self._setup = setup
         self._compared: list[Trial] = []  # before the next stage
 
-    def compare(self, sparsities: Sequence[float]) -> None:
+    def compare(self, sparsities: Sequence[float]) -> float:
         """Compare the candidates at some sparsities before the first stage.
 
         The first stages cost little with any candidate and would choose at random.
 
         Args:
             sparsities: those at which the candidates matter.
+
+        Returns:
+            An estimate of the time of a stage without its training: that of the gradients, and of
+            the solves of two candidates.
         """
         setup, w0 = self._setup, self._setup.weights.vector()
         assert isinstance(setup.search, Tournament) and setup.recovery is not None
+        start = time.perf_counter()
         local, worth = setup.local_model(w0), setup.recovery.worth()
+        middle, trained = time.perf_counter(), setup.training_seconds
         for sparsity in sparsities:
             problem = setup.problem(local, w0, setup.supports.kept(sparsity))
             self._compared += setup.search.contest(problem, setup.held_out.losses, worth)
+        solves = time.perf_counter() - middle - (setup.training_seconds - trained)
+        return middle - start + 2 * solves / max(len(self._compared), 1)
 
-    def run(
-        self, number: int, sparsity: float, w0: Tensor, bar: StageBar
-    ) -> tuple[StageRow, Tensor]:
-        """Run one stage of algorithm 1: gradients at the current weights, a solve, new weights.
+    def run(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
+        """Run one stage: new weights, the training after them, and a measurement.
 
         Args:
             number: the number of the stage, from 1.
             sparsity: its target.
             w0: the current weights, (p,).
-            bar: shows the training steps.
 
         Returns:
-            The row of the stage, and its support, (k,).
+            The row of the stage, and which weights are kept, (p,) bool.
         """
         checked_before, trained_before = self._setup.held_out_seconds, self._setup.training_seconds
         start = time.perf_counter()
-        local = self._setup.local_model(w0)
-        middle = time.perf_counter()
-        problem = self._setup.problem(local, w0, self._setup.supports.kept(sparsity))
-        chosen = self._choose(problem, number)
-        solution, k = chosen.choice.solution, problem.k
-        if (kept := len(solution.support)) != k:
-            raise ChitaError(
-                f"method {self._setup.method.name!r} must keep {k} weights, but keeps {kept}"
-            )
-        mask_loss = self._mask_loss(problem, chosen)
-        recovered, choice_loss, measurement = self._apply(number, w0, chosen, bar)
+        row, kept = self.solve(number, sparsity, w0)
+        recovered = self._train(number, kept)
+        choice_loss = row.choice_loss if recovered is None else recovered.after.mean
+        measurement = self._measure(number, w0, choice_loss)
         held_out_seconds = self._setup.held_out_seconds - checked_before
         trained_seconds = self._setup.training_seconds - trained_before
-        has_objective = self._setup.method.curvature.uses_gradients and chosen.step == 1
-        row = StageRow(
-            stage=number,
-            sparsity=sparsity,
-            kept=kept,
-            ridge=chosen.choice.ridge if self._setup.method.takes_ridge else None,
-            objective=solution.objective if has_objective else None,
-            loss=local.loss,
+        others = row.gradient_seconds + held_out_seconds + trained_seconds
+        row = replace(
+            row,
             held_out_loss=measurement.loss,
-            iterations=solution.iterations,
-            converged=solution.converged,
-            jitter=solution.jitter,
-            gradient_seconds=middle - start,
-            solve_seconds=time.perf_counter() - middle - held_out_seconds - trained_seconds,
+            solve_seconds=time.perf_counter() - start - others,
             guard_seconds=held_out_seconds,
             held_out_error=measurement.loss_error,
             choice_loss=choice_loss,
-            sample_gradients=local.sample_gradients,
             accepted=measurement.accepted,
-            candidate=chosen.candidate,
-            step=chosen.step,
             accuracy=measurement.accuracy,
-            dead=problem.dead.count,
-            why=chosen.why,
-            mask_loss=mask_loss,
             solved_loss=None if recovered is None else recovered.before.mean,
             recovery_steps=0 if recovered is None else recovered.steps,
             recovery_seconds=trained_seconds,
             recovered=recovered is not None and recovered.kept,
-            candidates=[trial.to_dict() for trial in (*self._compared, *chosen.trials)],
+            trained_on=None if recovered is None else recovered.task,
         )
-        self._compared = []
         logger.info("%s", row)
-        return row, solution.support
+        return row, kept
 
-    def _choose(self, problem: StageProblem, number: int) -> StageChoice:
-        """Return the choice of the stage: the best candidate, or the only one."""
+    def solve(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
+        """Give the model the weights of a stage: gradients at the current weights, and a solve.
+
+        Args:
+            number: the number of the stage, from 1.
+            sparsity: its target.
+            w0: the current weights, (p,).
+
+        Returns:
+            The row of the stage as far as it is known, and which weights are kept, (p,) bool.
+        """
+        start = time.perf_counter()
+        self._setup.forecast.begin("gradients")
+        local = self._setup.local_model(w0)
+        gradient_seconds = time.perf_counter() - start
+        self._setup.forecast.begin("solve")
+        problem = self._setup.problem(local, w0, self._setup.supports.kept(sparsity))
+        chosen = self._choose(problem, problem.k, number)
+        mask_loss = self._mask_loss(problem, chosen)
+        kept, choice_loss = self._apply(number, chosen)
+        solution = chosen.choice.solution
+        has_objective = self._setup.method.curvature.uses_gradients and chosen.step == 1
+        compared, self._compared = self._compared, []
+        row = StageRow(
+            stage=number,
+            sparsity=sparsity,
+            kept=len(solution.support),
+            ridge=chosen.choice.ridge if self._setup.method.takes_ridge else None,
+            objective=solution.objective if has_objective else None,
+            loss=local.loss,
+            held_out_loss=None,
+            iterations=solution.iterations,
+            converged=solution.converged,
+            jitter=solution.jitter,
+            gradient_seconds=gradient_seconds,
+            solve_seconds=0.0,
+            choice_loss=choice_loss,
+            sample_gradients=local.sample_gradients,
+            candidate=chosen.candidate,
+            step=chosen.step,
+            dead=problem.dead.count,
+            why=chosen.why,
+            mask_loss=mask_loss,
+            candidates=[trial.to_dict() for trial in (*compared, *chosen.trials)],
+        )
+        return row, kept
+
+    @property
+    def _searches(self) -> bool:
+        """Whether a stage compares solutions by held-out losses."""
         chooses = self._setup.policy.repairs or self._setup.method.takes_ridge
-        if not (self._setup.held_out.batches and chooses):
+        return bool(self._setup.held_out.batches) and chooses
+
+    def _choose(self, problem: Solvable, k: int, number: int) -> StageChoice:
+        """Return the choice of the stage, which keeps k weights: the best candidate, or the only
+        one.
+        """
+        chosen = self._candidate(problem, number)
+        if (kept := len(chosen.choice.solution.support)) != k:
+            raise ChitaError(
+                f"method {self._setup.method.name!r} must keep {k} weights, but keeps {kept}"
+            )
+        return self._from_first(chosen)
+
+    def _candidate(self, problem: Solvable, number: int) -> StageChoice:
+        if not self._searches:
             return self._setup.search.only(problem)
         losses = self._setup.policy.choosing_losses(self._setup.held_out, number)
         if isinstance(self._setup.search, Tournament) and self._setup.recovery is not None:
             return self._setup.search.choose(problem, losses, self._setup.recovery.worth())
         return self._setup.search.choose(problem, losses, self._setup.held_out.screening_losses)
+
+    def _from_first(self, chosen: StageChoice) -> StageChoice:
+        """Return the weights and the support of rank 0 if every rank has solved by itself."""
+        ranks, solution = self._setup.ranks, chosen.choice.solution
+        if ranks.size == self._setup.division.ranks.size:
+            return chosen
+        w, support = solution.w.clone(), solution.support.clone()
+        copy_from_first(ranks, [w, support])
+        same = replace(chosen.choice, solution=replace(solution, w=w, support=support))
+        return replace(chosen, choice=same)
 
     def _mask_loss(self, problem: StageProblem, chosen: StageChoice) -> float | None:
         """Return the held-out loss of the mask alone, to show what a solve gains."""
@@ -132,14 +187,12 @@ class Stage:
         w, _ = problem.mask(chosen.candidate.apply(self._setup.policy.formulation))
         return self._setup.held_out.losses(w).mean
 
-    def _apply(
-        self, number: int, w0: Tensor, chosen: StageChoice, bar: StageBar
-    ) -> tuple[Recovered | None, float | None, Measurement]:
-        """Give the model the weights of a stage; restore w0, (p,), if the floor does not hold.
+    def _apply(self, number: int, chosen: StageChoice) -> tuple[Tensor, float | None]:
+        """Give the model the chosen weights.
 
         Returns:
-            The outcome of the training, the loss by which the stage was chosen, and the
-            measurement.
+            Which weights are kept, (p,) bool, and the loss by which they were chosen; None if a
+            training follows.
         """
         solution = chosen.choice.solution
         w = solution.w.to(self._setup.weights.dtype)
@@ -149,14 +202,23 @@ class Stage:
                 "ridge, or a loss of a smaller scale"
             )
         self._setup.weights.replace(w)
-        recovered = None
-        if self._setup.recovery is None:
-            choice_loss = self._setup.policy.choice_loss(self._setup.held_out, chosen.choice)
-        else:
-            kept = torch.zeros(len(w), dtype=torch.bool, device=w.device)
-            kept[solution.support] = True
-            recovered = self._setup.recovery.run(kept, number, bar.advance)
-            choice_loss = recovered.after.mean
+        kept = torch.zeros(len(w), dtype=torch.bool, device=w.device)
+        kept[solution.support] = True
+        if self._setup.recovery is not None:
+            return kept, None
+        return kept, self._setup.policy.choice_loss(self._setup.held_out, chosen.choice)
+
+    def _train(self, number: int, kept: Tensor) -> Recovered | None:
+        """Train the weights that are kept, (p,) bool; None without recovery."""
+        recovery, forecast = self._setup.recovery, self._setup.forecast
+        if recovery is None:
+            return None
+        forecast.begin_training(recovery.steps(number), recovery.step_seconds)
+        return recovery.run(kept, number, forecast.step)
+
+    def _measure(self, number: int, w0: Tensor, choice_loss: float | None) -> Measurement:
+        """Measure the model; restore w0, (p,), if the floor does not hold."""
+        self._setup.forecast.begin("held-out check")
         measurement = self._setup.measure()
         for loss in (choice_loss, measurement.loss):
             if loss is not None and not math.isfinite(loss):
@@ -166,4 +228,4 @@ class Stage:
                 )
         if not measurement.accepted:
             self._setup.weights.replace(w0)
-        return recovered, choice_loss, measurement
+        return measurement

@@ -8,12 +8,13 @@ searches among candidates at every stage and adapts the rest of the run to the m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.ridge import Choice
 from chita.pruning.auto.search import STEPS, CandidateSearch, StageSearch
+from chita.pruning.auto.sparing import SparingSearch
 from chita.pruning.auto.tournament import Tournament
 from chita.pruning.budget import parse_budget
 from chita.pruning.config import PruneConfig
@@ -22,9 +23,14 @@ from chita.pruning.option_text import AUTO
 from chita.pruning.options import BATCH
 from chita.pruning.schedule import StagePath
 from chita.pruning.stage_problem import Formulation
+from chita.solver.matrix.memory import ENTRY
 
 ROWS = 1000  # of A by default: the paper's n
+# With few samples, all of them are in every stage. Half the rows then take half the time, and the
+# accuracy is the same.
+FEW_ROWS = 500
 RECOVERY_BATCH = 2  # m with recovery, which needs few gradients
+LEAST_ROWS = 16  # of a large network, whose rows are limited by their memory
 HELD_OUT = 1000  # the least samples to choose by, if the data have as many
 HELD_OUT_PART = 4  # samples in A for each one: with fewer to choose by, lambdas look alike
 # A search tries about eight candidates. The fraction keeps their time below that of the gradients,
@@ -38,12 +44,14 @@ class StagePolicy(ABC):
 
     Attributes:
         config: the options of the run.
+        p: the prunable weights; 0 if their number does not matter.
         adapts_batch: whether m is reduced if there are few samples.
         adapts_memory: whether a budget is set if A does not fit into the free memory.
         repairs: whether batch norm and biases are repaired at the end.
     """
 
     config: PruneConfig
+    p: int = field(default=0, kw_only=True)
     adapts_batch: ClassVar[bool]
     adapts_memory: ClassVar[bool]
     repairs: ClassVar[bool]
@@ -61,6 +69,10 @@ class StagePolicy(ABC):
     def rows(self) -> int:
         """n, the rows of A by default."""
         return ROWS
+
+    def rows_for(self, samples: int) -> int:
+        """Return n, given the number of samples, or `rows * batch` if there are more."""
+        return self.rows
 
     @property
     def batch(self) -> int:
@@ -100,7 +112,7 @@ class StagePolicy(ABC):
 
     @property
     def _given_ridge(self) -> float | None:
-        return None if self.config.ridge == "auto" else self.config.ridge
+        return self.config.given_ridge
 
     def _path(self, plan: list[float] | None) -> StagePath:
         config = self.config
@@ -119,7 +131,7 @@ class FixedPolicy(StagePolicy):
             return "metric='auto'"
         if config.recovers:
             return "recover=True"
-        return "ridge='auto'" if config.ridge == AUTO else None
+        return "ridge='auto'" if config.given_ridge is None else None
 
     @property
     def batch(self) -> int:
@@ -151,6 +163,9 @@ class SearchPolicy(StagePolicy):
 
     adapts_batch = adapts_memory = repairs = True
 
+    def rows_for(self, samples: int) -> int:
+        return self.rows if samples >= self.rows * self.batch else FEW_ROWS
+
     @property
     def held_out_for(self) -> str:
         return "method='auto'"
@@ -163,7 +178,7 @@ class SearchPolicy(StagePolicy):
         return self._path(None if self.config.schedule is None else self.config.plan())
 
     def search(self, space: CandidateSpace) -> StageSearch:
-        return CandidateSearch(space, self.formulation, ridge=self._given_ridge, steps=STEPS)
+        return SparingSearch(space, self.formulation, ridge=self._given_ridge, steps=STEPS)
 
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         return held_out.half(stage)
@@ -177,11 +192,17 @@ class TournamentPolicy(SearchPolicy):
 
     @property
     def rows(self) -> int:
-        return parse_budget("budget", self.config.budget).rows
+        budget = parse_budget("budget", self.config.budget)
+        fitting = budget.matrix_bytes // (ENTRY * max(self.p, 1))
+        return min(budget.rows, max(fitting, LEAST_ROWS))
+
+    def rows_for(self, samples: int) -> int:
+        return self.rows
 
     @property
     def batch(self) -> int:
-        return RECOVERY_BATCH
+        """m; with fewer rows, each row is the mean over more samples."""
+        return RECOVERY_BATCH * parse_budget("budget", self.config.budget).rows // self.rows
 
     def samples_to_choose_by(self, samples: int) -> int:
         return HELD_OUT
@@ -193,8 +214,8 @@ class TournamentPolicy(SearchPolicy):
         return held_out.losses
 
 
-def policy_for(config: PruneConfig) -> StagePolicy:
-    """Return the policy of the method."""
+def policy_for(config: PruneConfig, p: int = 0) -> StagePolicy:
+    """Return the policy of the method, for p prunable weights."""
     if config.method != AUTO:
-        return FixedPolicy(config)
-    return TournamentPolicy(config) if config.recovers else SearchPolicy(config)
+        return FixedPolicy(config, p=p)
+    return (TournamentPolicy if config.recovers else SearchPolicy)(config, p=p)

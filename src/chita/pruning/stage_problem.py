@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.source import LocalModel
-from chita.model.layers import WITHIN_CHANNEL, Axes
+from chita.model.layers import Axes
+from chita.model.weight_scales import OF_WEIGHTS, channel_means
 from chita.model.weights import Weights, weight_axes
-from chita.solver.algorithm import Algorithm, Layout
+from chita.solver.algorithm import Algorithm, Layout, UpdateOnly
 from chita.solver.constraints.constraint import Constraint, keep
 from chita.solver.dead_columns import ColumnSizes, DeadColumns, column_sizes
 from chita.solver.division import Division
@@ -64,29 +65,6 @@ class Shape:
         return torch.cat([function(layer).flatten() for layer in seen])
 
 
-def by_layer(w: Tensor) -> Tensor:
-    """Return D = 1 over the root mean square of the layer's weights."""
-    return _inverse_size(w.square().mean().expand_as(w))
-
-
-def by_channel(w: Tensor) -> Tensor:
-    """Return D = 1 over the root mean square of the weights of the output channel."""
-    return _inverse_size(_channel_means(w.square()).expand_as(w))
-
-
-def lamp(w: Tensor) -> Tensor:
-    """Return D such that |D w|^2 is the LAMP score (Lee et al. 2021): w_i^2 over the sum of all
-    w_j^2 of the layer with |w_j| >= |w_i|."""
-    squares, order = w.flatten().square().sort(descending=True, stable=True)
-    return _inverse_size(torch.empty_like(squares).index_copy_(0, order, squares.cumsum(0)))
-
-
-# Metrics that depend on the weights only: the weights of a layer, along its axes -> its D.
-OF_WEIGHTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "layer": by_layer,
-    "channel": by_channel,
-    "lamp": lamp,
-}
 METRICS = ("plain", "fisher", *OF_WEIGHTS)
 NEEDS_GRADIENTS = ("fisher",)  # metrics that depend on A
 
@@ -128,19 +106,8 @@ def _reach(scale: Tensor, w0: Tensor, shape: Shape) -> Tensor:
 
 def fisher(diagonal: Tensor) -> Tensor:
     """Return D = the root of the diagonal of the Fisher: |D w|^2 is twice the saliency of OBD."""
-    floor = FLOOR * _channel_means(diagonal) + LAYER_FLOOR * diagonal.mean()
+    floor = FLOOR * channel_means(diagonal) + LAYER_FLOOR * diagonal.mean()
     return (diagonal + floor).clamp_min(torch.finfo(diagonal.dtype).tiny).sqrt()
-
-
-def _channel_means(layer: Tensor) -> Tensor:
-    """Return the mean over the weights of each output channel; it broadcasts to the layer."""
-    return layer.mean(WITHIN_CHANNEL, keepdim=True)
-
-
-def _inverse_size(squares: Tensor) -> Tensor:
-    """Return 1 over the root; zeros count as the least positive value."""
-    least = squares[squares > 0].amin() if bool((squares > 0).any()) else squares.new_ones(())
-    return squares.clamp_min(least).rsqrt()
 
 
 @dataclass(frozen=True)
@@ -202,6 +169,21 @@ class StageProblem:
 
     def solve(self, formulation: Formulation, ridge: float) -> Solution:
         """Return the solution in the plain metric, over the columns of all ranks."""
+        return self._solve(formulation, ridge, self.algorithm)
+
+    def update(self, formulation: Formulation, ridge: float, solution: Solution) -> Solution:
+        """Return the minimiser for another lambda on the support of a solution.
+
+        Lambda hardly changes the support, and one Gram product serves all lambdas on it. Blocks are
+        solved anew.
+        """
+        if formulation.block_size is not None:
+            return self.solve(formulation, ridge)
+        columns = self.division.columns
+        own = (solution.support >= columns.start) & (solution.support < columns.stop)
+        return self._solve(formulation, ridge, UpdateOnly(solution.support[own] - columns.start))
+
+    def _solve(self, formulation: Formulation, ridge: float, algorithm: Algorithm) -> Solution:
         measured = self._in_metric(formulation.metric)
         problem = Problem.build(
             measured.matrix,
@@ -214,7 +196,7 @@ class StageProblem:
         part = self.dead.solve(
             problem,
             self.k,
-            self.algorithm,
+            algorithm,
             options=formulation.options,
             layout=self._layout(formulation.block_size),
         )
@@ -232,7 +214,9 @@ class StageProblem:
         """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
         measured, division = self._in_metric(formulation.metric), self.division
         own = self.constraint.largest(self.dead.drop(measured.w0), self.k, division.ranks)
-        own = self.dead.complete(own, measured.w0, constraint=self.constraint, ranks=division.ranks)
+        own = self.dead.complete(
+            own, measured.w0, constraint=self.constraint, ranks=division.ranks, moves=False
+        )
         support = division.ranks.gather(own + division.columns.start)
         return keep(self.w0.to(measured.w0.dtype), support), support
 

@@ -18,8 +18,9 @@ from chita.model.weights import Weights, check_finite, check_model, weight_axes
 from chita.pruning.allocation import GLOBAL, Allocation, allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
+from chita.solver.constraints.layer_counts import share_out
 from chita.solver.constraints.n_of_m import Groups
-from chita.solver.constraints.pattern import parse_pattern
+from chita.solver.constraints.pattern import Pattern, parse_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -63,29 +64,38 @@ def _divisible(model: nn.Module, weights: Weights, config: PruneConfig) -> Weigh
 class Patterned:
     """A pattern over weights that it divides.
 
+    The indices of all groups take many times the memory of the weights. They exist for one layer at
+    a time, except for `constraint`.
+
     Args:
         model: the model.
         weights: the weights from `choose_weights`, p in total.
         name: the name of the pattern.
-
-    Attributes:
-        groups: for each layer, the indices of its weights by group, (G, size of a group).
-        ids: the group of each weight, (p,).
     """
 
     def __init__(self, model: nn.Module, weights: Weights, name: str) -> None:
-        self.pattern, self.p = parse_pattern(name), weights.size
-        matrices = input_matrices(model, weights).values()
-        self.groups = [self.pattern.cut(matrix) for matrix in matrices if matrix is not None]
-        layers = zip(weights, self.groups, strict=True)
-        places = torch.cat([weight.start + groups for weight, groups in layers])
-        ids = torch.empty(weights.size, dtype=torch.int64)
-        ids[places] = torch.arange(len(places))[:, None].expand_as(places)
-        self.ids = ids.to(weights.device)
+        self.pattern, self._weights = parse_pattern(name), weights
+        self._axes = tuple(weight_axes(model, weights).values())
+
+    @cached_property
+    def ids(self) -> Tensor:
+        """The group of each weight, (p,)."""
+        ids, start = [], 0
+        for axes in self._axes:
+            ids.append(start + group_ids(self.pattern, axes))
+            start = int(ids[-1].max()) + 1
+        return torch.cat(ids).to(self._weights.device)
 
     def kept(self, k: int) -> int:
         """Return how many weights are kept if k are wanted."""
-        return self.pattern.kept(self.p, k)
+        return self.pattern.kept(self._weights.size, k)
+
+    def layer_counts(self, k: int) -> list[int]:
+        """Return how many of k weights each layer keeps if all have the same sparsity."""
+        unit, sizes = self.pattern.unit, self._weights.sizes
+        least = [self.pattern.kept(size, 0) // unit for size in sizes]
+        counts = share_out(k // unit, sizes, [size // unit for size in sizes], least)
+        return [unit * count for count in counts]
 
     @cached_property
     def constraint(self) -> Constraint:
@@ -95,7 +105,7 @@ class Patterned:
     @property
     def units(self) -> tuple[int, ...]:
         """The unit of each layer: a cut at a multiple of it separates no group."""
-        return tuple(_unit(groups) for groups in self.groups)
+        return tuple(_unit(self.pattern.cut(_input_matrix(axes))) for axes in self._axes)
 
     def counts(self, kept: Tensor) -> dict[int, int]:
         """Return how many groups keep 0, 1, ... of their weights, without numbers that do not
@@ -104,8 +114,22 @@ class Patterned:
         Args:
             kept: (p,) bool.
         """
-        in_group = torch.bincount(self.ids[kept], minlength=sum(map(len, self.groups)))
-        return {c: groups for c, groups in enumerate(in_group.bincount().tolist()) if groups}
+        found: dict[int, int] = {}
+        for weight, axes in zip(self._weights, self._axes, strict=True):
+            ids = group_ids(self.pattern, axes).to(kept.device)
+            in_group = torch.bincount(ids[kept[weight.span]], minlength=int(ids.max()) + 1)
+            for count, groups in enumerate(in_group.bincount().tolist()):
+                if groups:
+                    found[count] = found.get(count, 0) + groups
+        return dict(sorted(found.items()))
+
+
+def group_ids(pattern: Pattern, axes: Axes) -> Tensor:
+    """Return the group of each weight of a layer, (size of the layer,)."""
+    groups = pattern.cut(_input_matrix(axes))
+    ids = torch.empty(groups.numel(), dtype=torch.int64)
+    ids[groups] = torch.arange(len(groups))[:, None].expand_as(groups)
+    return ids
 
 
 def input_matrices(model: nn.Module, weights: Weights) -> dict[str, Tensor | None]:
@@ -195,6 +219,25 @@ class Supports:
             return ANY_SUPPORT
         least, most = self._allocation.stage(k)
         return Groups.in_a_row(self._allocation.sizes, least, most, self._weights.device)
+
+    def layer_counts(self, k: int) -> list[int]:
+        """Return how many of k weights each layer keeps: the same share, within its limits."""
+        if self._patterned is not None:
+            return self._patterned.layer_counts(k)
+        sizes = self._weights.sizes
+        least, most = (None, sizes) if self._allocation is None else self._allocation.stage(k)
+        return share_out(k, sizes, most, least)
+
+    def in_layer(self, axes: Axes) -> Constraint:
+        """Return the supports that the pattern, if there is one, allows in a layer.
+
+        Args:
+            axes: the axes of its weight, in the order in which the weights are compared.
+        """
+        if self._patterned is None:
+            return ANY_SUPPORT
+        pattern = self._patterned.pattern
+        return pattern.constraint(group_ids(pattern, axes).to(self._weights.device))
 
     def group_counts(self, kept: Tensor) -> dict[int, int] | None:
         """Return how many groups keep 0, 1, ... of their weights; None without a pattern.

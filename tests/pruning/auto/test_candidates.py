@@ -82,9 +82,20 @@ def test_auto_tries_blocks_where_there_are_many_weights() -> None:
 def test_neighbours_differ_on_one_axis() -> None:
     found = space(100, 10**5)
     neighbours = found.neighbours(found.first)
-    assert len(neighbours) == 2 + 1 + 2 and len(found.all()) == 3 * 2 * 3
+    assert len(neighbours) == 2 + 1 + 1 and len(found.all()) == 3 * 2 * 3
     for other in neighbours:
         assert sum(a != b for a, b in zip(found.first.values, other.values, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("blocks", "beside"), [(WHOLE, [APART]), (APART, [WHOLE, COUPLED]), (COUPLED, [WHOLE, APART])]
+)
+def test_coupled_blocks_are_compared_with_independent_ones_first(
+    blocks: Blocks, beside: list[Blocks]
+) -> None:
+    found = space(100, 10**5)
+    along = found.along(found.first.moved(2, blocks), 2)
+    assert [candidate.values[2] for candidate in along] == beside
 
 
 def test_ranks_try_candidates_of_one_block_size_only() -> None:
@@ -105,7 +116,7 @@ def test_a_new_axis_needs_its_declaration_only(
     """The search tries its values, rows and files store them, and a run can be resumed."""
     monkeypatch.setattr(candidates, "AXES", (*AXES, ContinuationAxis()))
     batches = cut(points(60), 10)
-    options: dict[str, Any] = {"sparsity": 0.8, "stages": 6, "progress": False}
+    options: dict[str, Any] = {"sparsity": 0.8, "stages": 20, "progress": False}
     result = chita.prune(tiny(), batches, checkpoints=tmp_path, **{"recover": False, **options})
     record = result.to_dict()["stages"]
     tried = {trial["continuation"] for row in record for trial in row["candidates"]}

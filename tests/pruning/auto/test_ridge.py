@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from chita import Solution
-from chita.pruning.auto.ridge import Choice, RidgeSearch
+from chita.pruning.auto.ridge import DOWN, UP, Choice, RidgeSearch
 from chita.pruning.held_out import PartLosses
 from tests.support.part_losses import losses
 
@@ -71,6 +71,21 @@ def test_later_stages_look_beside_the_last_choice() -> None:
     landscape = valley(0.1)
     assert landscape.choose(search).ridge == pytest.approx(0.1)
     assert sorted(landscape.tried) == pytest.approx([0.1 / 10**0.5, 0.1, 0.1 * 10**0.5])
+
+
+@pytest.mark.parametrize(("side", "found"), [(DOWN, 0.1), (UP, 10.0)])
+def test_following_looks_at_one_side_as_far_as_it_pays(side: int, found: float) -> None:
+    search, landscape = RidgeSearch(), valley(10.0)
+    valley(0.1).choose(search)
+    choice = search.follow(landscape.solve, landscape.losses_of, side)
+    assert choice.ridge == pytest.approx(found)
+    assert len(landscape.tried) == (2 if side == DOWN else 6)
+
+
+def test_following_starts_at_the_best_decade() -> None:
+    landscape = valley(1e-3)
+    choice = RidgeSearch().follow(landscape.solve, landscape.losses_of, UP)
+    assert choice.ridge == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize("bottom", [1e-5, 1e-3, 1e3])

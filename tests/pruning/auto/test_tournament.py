@@ -43,16 +43,20 @@ class World:
         }
         self.tried: list[str] = []
         self.ridges: list[float] = []
+        self.solved: list[str] = []  # the metrics of the solves, which are all worth the same
 
     def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
         number = NAMES.index(formulation.metric)
         return torch.tensor([float(number), 0.0]), torch.tensor([0])
 
     def solve(self, formulation: Formulation, ridge: float) -> Solution:
-        assert formulation.metric == "plain"
+        self.solved.append(formulation.metric)
         self.ridges.append(ridge)
         w = torch.tensor([float(NAMES.index(SOLVE)), math.log10(ridge)])
         return Solution(w, torch.tensor([0]), 0.0, 3, True, [])
+
+    def update(self, formulation: Formulation, ridge: float, solution: Solution) -> Solution:
+        raise AssertionError("every lambda has its own support")
 
     def still(self, solution: Solution) -> Tensor:
         raise AssertionError("a tournament has no half steps")
@@ -81,12 +85,13 @@ def name_of(chosen: StageChoice) -> str:
     return metric
 
 
-def test_all_entrants_meet_in_a_contest_and_the_best_is_champion() -> None:
+def test_masks_and_the_solve_of_the_best_meet_in_a_contest() -> None:
     world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=5.0), Tournament(SPACE, BASE)
     trials = world.contest(tournament)
     assert world.tried == list(NAMES) and tournament.entrants == 4
     assert [trial.loss for trial in trials] == [4.0, 2.0, 3.0, 5.0]
     assert [trial.step for trial in trials] == [MASK, MASK, MASK, SOLVED]
+    assert set(world.solved) == {"fisher"}
     assert name_of(world.stage(tournament)) == "fisher"
 
 
@@ -95,35 +100,51 @@ def test_a_surely_worse_entrant_is_out_after_two_defeats() -> None:
     for contests in range(1, OUT + 1):
         world.contest(tournament)
         assert len(world.tried) == 4 * contests
+    assert set(world.solved) == {"plain"}
     world.tried.clear()
-    for _ in range(5):
-        chosen = world.stage(tournament)
-        assert name_of(chosen) == "plain" and len(chosen.trials) == 1
-    assert world.tried == 5 * ["plain"]  # no entrant is left to compare with
+    for _ in range(2 * OUT + 3):
+        assert name_of(world.stage(tournament)) == "plain"
+    # Only the solves in the other metrics are left, until they have lost twice as well.
+    assert world.tried == 2 * OUT * ["plain", SOLVE] + 3 * ["plain"]
+    assert set(world.solved) == set(METRICS)
 
 
-def test_all_entrants_are_compared_if_the_loss_rises_sharply() -> None:
-    world, tournament = World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0), Tournament(SPACE, BASE)
-    for _ in range(OUT):
-        world.contest(tournament)
-    world.stage(tournament)
+def beaten() -> Tournament:
+    """A tournament in which all but the plain mask have lost twice."""
+    tournament, world = Tournament(SPACE, BASE), World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0)
+    for _ in range(5 * OUT + 1):
+        world.stage(tournament)
+    return tournament
+
+
+def test_masks_that_have_lost_return_if_the_loss_rises_sharply() -> None:
+    """What depends on A does not return, since A is no longer computed."""
+    tournament = beaten()
     slow = World(plain=ALARM, fisher=1.0, lamp=1.0, solve=1.0)
     assert name_of(slow.stage(tournament)) == "plain"
-    sharp = World(plain=ALARM**2 + 1, fisher=3.0, lamp=1.0, solve=2.0)
+    sharp = World(plain=ALARM**2 + 1, fisher=1.0, lamp=2.0, solve=1.0)
     assert name_of(sharp.stage(tournament)) == "lamp"
-    assert sorted(sharp.tried) == sorted(NAMES)
+    assert sharp.tried == ["plain", "lamp"]
+
+
+def test_all_entrants_are_compared_if_the_loss_rises_sharply_with_gradients() -> None:
+    tournament = Tournament(SPACE, BASE)
+    World(plain=1.0, fisher=2.0, lamp=2.0, solve=2.0).stage(tournament)
+    sharp = World(plain=3.0, fisher=3.0, lamp=1.8, solve=2.5)
+    assert name_of(sharp.stage(tournament)) == "lamp"
+    assert sorted(sharp.tried) == sorted([*METRICS, *len(METRICS) * [SOLVE]])
 
 
 def test_challengers_take_turns_until_they_have_lost_twice() -> None:
     world, tournament = World(plain=1.0, fisher=2.0, lamp=3.0, solve=4.0), Tournament(SPACE, BASE)
     rivals = []
-    for _ in range(8):
+    for _ in range(12):
         world.tried.clear()
         assert name_of(world.stage(tournament)) == "plain"
         rivals.append([name for name in world.tried if name != "plain"])
     met = [name for (name,) in filter(None, rivals)]
-    assert sorted(met) == sorted(2 * ["fisher", "lamp", "solve"])
-    assert rivals[6:] == [[], []]
+    assert sorted(met) == sorted(OUT * ["fisher", "lamp", *len(METRICS) * [SOLVE]])
+    assert rivals[10:] == [[], []]
 
 
 def test_a_challenger_that_is_surely_better_becomes_champion() -> None:
@@ -160,14 +181,11 @@ def test_a_solve_takes_the_lambda_with_the_least_loss() -> None:
     assert set(world.ridges) == {0.3}
 
 
-def test_gradients_are_needed_if_an_entrant_uses_them() -> None:
-    """Also after it has lost: it may return when the loss rises sharply."""
-    world, tournament = World(plain=1.0, fisher=2.0, lamp=1.0, solve=2.0), Tournament(SPACE, BASE)
-    for _ in range(OUT):
-        world.contest(tournament)
-    assert tournament.needs_gradients
-    blocks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),)))
-    assert not Tournament(blocks, BASE).needs_gradients  # masks by the weights alone
+def test_gradients_are_needed_while_an_entrant_that_uses_them_takes_part() -> None:
+    assert Tournament(SPACE, BASE).needs_gradients
+    assert not beaten().needs_gradients
+    masks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),)))
+    assert not Tournament(masks, BASE).needs_gradients  # masks by the weights alone
 
 
 def test_a_short_matrix_is_not_solved() -> None:

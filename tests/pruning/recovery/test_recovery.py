@@ -12,12 +12,12 @@ import torch
 from chita.model.distill import Dense
 from chita.model.weights import Weights
 from chita.pruning.held_out import HeldOut, PartLosses
-from chita.pruning.recovery.rate import HALF_DECADES, TEST_STEPS
+from chita.pruning.recovery.rate import ALMOST, HALF_DECADES, TEST_STEPS
 from chita.pruning.recovery.recovery import TEST_KEY, Recovery
 from chita.pruning.recovery.training import RecoveryTraining
 from chita.solver.ranks import ALONE
 from tests.support.pruning import points, same, snapshot
-from tests.support.recovering import batch_of, halved, kept_of, lesson_of, normalised
+from tests.support.recovering import batch_of, halved, kept_of, normalised, task_of
 
 FASTEST = 10 ** (HALF_DECADES[-1] / 2)
 
@@ -38,7 +38,7 @@ class World:
 
     def trainer(self, model: Any) -> RecoveryTraining:
         parameters = [weight.parameter for weight in Weights(model)]
-        return RecoveryTraining(model, parameters, lesson_of(self.dense))
+        return RecoveryTraining(model, parameters, task_of(self.dense))
 
 
 def test_the_worth_of_weights_is_their_loss_after_some_steps() -> None:
@@ -68,15 +68,15 @@ def test_candidates_are_trained_on_the_same_samples() -> None:
 def test_the_range_test_finds_the_best_rate_nearby_and_changes_nothing() -> None:
     world = World()
     before, w = snapshot(world.pruned), world.weights.vector()
-    rate = world.recovery.find_rate(w)
+    loss = world.held_out.losses_now().mean
+    rate = world.recovery.find_rate(w, loss)
     assert rate is not None
     assert same(snapshot(world.pruned), before)
     own, *others = (
         world.recovery.worth(w, steps=TEST_STEPS, rate=other).mean
         for other in (rate, rate / math.sqrt(10), min(rate * math.sqrt(10), FASTEST))
     )
-    assert own <= min(others)
-    assert own < world.held_out.losses_now().mean
+    assert loss - own >= ALMOST * (loss - min(others)) > 0
     assert 0 < world.recovery.step_seconds < 1
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from chita.model.batch import Batch, tensors_of
 from chita.pruning.recovery.step import LEAST_CAST, RecoveryStep
 from tests.support.pruning import numbers, points, seeded, tiny
-from tests.support.recovering import Tokens, halved, lesson_of, padded
+from tests.support.recovering import Tokens, halved, padded, task_of
 
 HAS_BFLOAT16 = any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))
 
@@ -22,11 +22,11 @@ def step_of(model: nn.Module, objective: Any, example: Batch) -> RecoveryStep:
 
 def test_the_gradients_are_those_of_the_objective() -> None:
     model: Any = tiny()
-    pruned, lesson = halved(model), lesson_of(model)
-    batch = lesson.pool.example
-    loss = lesson.objective(pruned, batch)
+    pruned, task = halved(model), task_of(model)
+    batch = task.example
+    loss = task.objective(pruned, batch)
     truth = torch.autograd.grad(loss, list(pruned.parameters()))
-    step = step_of(pruned, lesson.objective, batch[:3])  # another number of samples
+    step = step_of(pruned, task.objective, batch[:3])  # another number of samples
     assert torch.equal(step(*tensors_of(batch.content)), loss.detach())
     for parameter, expected in zip(pruned.parameters(), truth, strict=True):
         torch.testing.assert_close(parameter.grad, expected)

@@ -10,32 +10,32 @@ import torch
 from torch import Tensor, nn
 
 from chita.model.weights import Weights
-from chita.pruning.recovery.objective import Lesson
+from chita.pruning.recovery.objective import LOSS, RecoveryTask
 from chita.pruning.recovery.pool import SamplePool
 from chita.pruning.recovery.training import RecoveryTraining
 from tests.support.pruning import numbers, points, same, seeded, snapshot, tiny
-from tests.support.recovering import batch_of, halved, kept_of, lesson_of, normalised
+from tests.support.recovering import Tied, batch_of, halved, kept_of, normalised, task_of
 
 
-def trainer(pruned: nn.Module, lesson: Lesson, seed: int = 0) -> RecoveryTraining:
+def trainer(pruned: nn.Module, task: RecoveryTask, seed: int = 0) -> RecoveryTraining:
     parameters = [weight.parameter for weight in Weights(pruned)]
-    return RecoveryTraining(pruned, parameters, lesson, seed=seed)
+    return RecoveryTraining(pruned, parameters, task, seed=seed)
 
 
-def train(pruned: nn.Module, lesson: Lesson, steps: int = 10, **more: Any) -> float:
+def train(pruned: nn.Module, task: RecoveryTask, steps: int = 10, **more: Any) -> float:
     arguments: dict[str, Any] = {"rate": 0.01, "key": 1, **more}
     seed = arguments.pop("seed", 0)
-    return trainer(pruned, lesson, seed).train(kept_of(pruned), steps=steps, **arguments)
+    return trainer(pruned, task, seed).train(kept_of(pruned), steps=steps, **arguments)
 
 
 def test_the_loss_falls_and_zeros_stay() -> None:
     model: Any = tiny()
-    pruned, lesson = halved(model), lesson_of(model)
+    pruned, task = halved(model), task_of(model)
     zeros = Weights(pruned).vector() == 0
     with torch.no_grad():
-        before = float(lesson.objective(pruned, lesson.pool.example))
-        train(pruned, lesson, 100, rate=0.1)
-        after = float(lesson.objective(pruned, lesson.pool.example))
+        before = float(task.objective(pruned, task.example))
+        train(pruned, task, 100, rate=0.1)
+        after = float(task.objective(pruned, task.example))
     assert after < 0.5 * before
     assert torch.equal(Weights(pruned).vector() == 0, zeros)
 
@@ -44,19 +44,21 @@ def test_the_mean_loss_of_the_last_steps_is_returned() -> None:
     """With a rate of almost zero, all steps have the loss of the network as it is."""
     model: Any = tiny()
     pruned = halved(model)
-    lesson = Lesson(lesson_of(model).pool, lambda net, batch: net(points(5)[0]).square().mean())
-    found = train(pruned, lesson, 8, rate=1e-15)
+    task = RecoveryTask(
+        LOSS, task_of(model).pool, lambda net, batch: net(points(5)[0]).square().mean()
+    )
+    found = train(pruned, task, 8, rate=1e-15)
     assert found == pytest.approx(float(pruned(points(5)[0]).square().mean().detach()))
 
 
 def test_batch_norm_learns_statistics_and_dropout_is_off() -> None:
     model = normalised()
-    pruned, lesson = halved(model), lesson_of(model)
+    pruned, task = halved(model), task_of(model)
     modes: list[list[bool]] = []
     pruned[3].register_forward_hook(lambda *_: modes.append([module.training for module in pruned]))
     pruned.train()
     pruned[2].eval()
-    train(pruned, lesson, 10)
+    train(pruned, task, 10)
     assert modes == [[False, True, False, False, False]] * 10
     assert int(pruned[1].num_batches_tracked) == 10
     assert not torch.equal(pruned[1].running_mean, model[1].running_mean)
@@ -66,8 +68,8 @@ def test_batch_norm_learns_statistics_and_dropout_is_off() -> None:
 
 def test_the_statistics_of_one_sample_are_not_used() -> None:
     model = normalised()
-    lesson, pruned = lesson_of(model, points(1)[0]), halved(model)
-    train(pruned, lesson, 3)
+    task, pruned = task_of(model, points(1)[0]), halved(model)
+    train(pruned, task, 3)
     assert torch.equal(pruned[1].running_var, model[1].running_var)
     assert not torch.equal(pruned[0].weight, halved(model)[0].weight)
 
@@ -86,20 +88,20 @@ def test_a_shape_with_one_sample_does_not_stop_batch_norm() -> None:
 
     model: Any = seeded(Pooled).double()
     inputs = [numbers(32, 6), numbers(1, 5)]
-    objective = lesson_of(model, inputs[0]).objective
-    pool = SamplePool([lesson_of(model, x).pool.example for x in inputs], 16)
+    objective = task_of(model, inputs[0]).objective
+    pool = SamplePool([task_of(model, x).example for x in inputs], 16)
     pruned = halved(model)
-    train(pruned, Lesson(pool, objective), 6)
+    train(pruned, RecoveryTask(LOSS, pool, objective), 6)
     assert not torch.equal(pruned.layers[0].bias, model.layers[0].bias)
 
 
 def test_frozen_parameters_that_are_not_pruned_stay_bit_for_bit() -> None:
     model = normalised()
-    pruned, lesson = halved(model), lesson_of(model)
+    pruned, task = halved(model), task_of(model)
     for parameter in (pruned[0].weight, pruned[0].bias, pruned[1].weight):
         parameter.requires_grad_(False)
     before = snapshot(pruned)
-    train(pruned, lesson)
+    train(pruned, task)
     after = snapshot(pruned)
     moved = {name for name in after if not torch.equal(after[name], before[name])}
     buffers = {f"1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
@@ -115,7 +117,7 @@ class Failure(BaseException):
 
 def test_flags_modes_and_gradients_are_restored_after_an_error() -> None:
     model = normalised()
-    pruned, lesson = halved(model), lesson_of(model)
+    pruned, task = halved(model), task_of(model)
     pruned.train()
     pruned[2].eval()
     pruned[4].weight.requires_grad_(False)
@@ -129,7 +131,7 @@ def test_flags_modes_and_gradients_are_restored_after_an_error() -> None:
 
     state = torch.get_rng_state()
     with pytest.raises(Failure):
-        train(pruned, lesson, progress=progress)
+        train(pruned, task, progress=progress)
     assert [module.training for module in pruned] == [True, True, False, True, True]
     assert not pruned[4].weight.requires_grad and pruned[4].bias.requires_grad
     assert all(p.grad is None for p in pruned.parameters())
@@ -147,13 +149,13 @@ class Draws(nn.Module):
 def test_the_seed_and_the_key_determine_every_bit() -> None:
     model = normalised()
     model[2] = nn.Sequential(nn.Tanh(), Draws())
-    lesson, start = lesson_of(model), halved(model)
+    task, start = task_of(model), halved(model)
     found = []
     for seed, key in ((0, 1), (0, 1), (0, 2), (1, 1)):
         torch.rand(3)  # the global generator has another state each time
         state = torch.get_rng_state()
         pruned = copy.deepcopy(start)
-        train(pruned, lesson, seed=seed, key=key)
+        train(pruned, task, seed=seed, key=key)
         assert torch.equal(torch.get_rng_state(), state)
         found.append(snapshot(pruned))
     assert same(found[0], found[1])
@@ -165,16 +167,16 @@ def test_the_seed_and_the_key_determine_every_bit() -> None:
 def test_gradients_are_taken_also_where_they_are_disabled(mode: Any) -> None:
     model = normalised()
     one, other = halved(model), halved(model)
-    train(one, lesson_of(model))
+    train(one, task_of(model))
     with mode():
-        train(other, lesson_of(model))
+        train(other, task_of(model))
     assert same(snapshot(one), snapshot(other))
 
 
 def test_progress_and_the_time_of_a_step() -> None:
     model: Any = tiny()
     pruned = halved(model)
-    training, calls = trainer(pruned, lesson_of(model)), [0]
+    training, calls = trainer(pruned, task_of(model)), [0]
 
     def progress() -> None:
         calls[0] += 1
@@ -186,22 +188,12 @@ def test_progress_and_the_time_of_a_step() -> None:
 
 
 def test_shared_weights_are_trained_once() -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.one, self.two, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
-            self.two.weight = self.one.weight
-
-        def forward(self, x: Tensor) -> Tensor:
-            out: Tensor = self.head(self.two(self.one(x).tanh()).tanh())
-            return out
-
     model: Any = seeded(Tied).double()
-    pruned, lesson = halved(model), lesson_of(model)
-    training = trainer(pruned, lesson)
+    pruned, task = halved(model), task_of(model)
+    training = trainer(pruned, task)
     assert len(training.parameters) == len({id(p) for p in training.parameters}) == 5
     zeros = pruned.one.weight == 0
-    train(pruned, lesson)
+    train(pruned, task)
     assert pruned.one.weight is pruned.two.weight
     assert torch.equal(pruned.two.weight == 0, zeros)
     assert not torch.equal(pruned.one.weight, halved(model).one.weight)
@@ -211,22 +203,22 @@ def test_integer_parameters_are_left_alone() -> None:
     model: Any = tiny()
     pruned = halved(model)
     pruned.number = nn.Parameter(torch.tensor(3), requires_grad=False)
-    train(pruned, lesson_of(model))
+    train(pruned, task_of(model))
     assert int(pruned.number) == 3
 
 
-def test_samples_are_those_of_the_lesson() -> None:
+def test_samples_are_those_of_the_task() -> None:
     seen: list[Tensor] = []
     model: Any = tiny()
-    lesson = lesson_of(model)
+    task = task_of(model)
 
     def objective(net: nn.Module, batch: Any) -> Tensor:
         seen.append(batch.content[0][0])
-        return lesson.objective(net, batch)
+        return task.objective(net, batch)
 
     inputs = points(32)[0]
-    pool = SamplePool([lesson_of(model, inputs).pool.example], 16)
-    train(halved(model), Lesson(pool, objective), 4)
+    pool = SamplePool([task_of(model, inputs).example], 16)
+    train(halved(model), RecoveryTask(LOSS, pool, objective), 4)
     for start in (0, 2):
         passed = torch.cat(seen[start : start + 2])
         assert torch.equal(passed.sort(0).values, batch_of(inputs).content[0][0].sort(0).values)  # type: ignore[index]

@@ -33,6 +33,14 @@ def test_each_score_is_that_of_the_network_with_one_layer_pruned_by_magnitude() 
     assert found.dense.accuracy == pytest.approx(accuracy(mlpnet(), batches))
 
 
+def test_autocast_does_not_reach_the_dense_outputs() -> None:
+    images = torch.cat([x for x, _ in digits(50)])
+    plain = chita.sensitivity(mlpnet(), [images], loss="distill", sparsities=(0.5,))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = chita.sensitivity(mlpnet(), [images], loss="distill", sparsities=(0.5,))
+    assert found.dense == plain.dense and found.layers == plain.layers
+
+
 @pytest.mark.parametrize("name", ["distill", "distill-mse"])
 def test_distilled_curves_are_divergences_from_the_dense_outputs(name: str) -> None:
     images = torch.cat([x for x, _ in digits(200)])

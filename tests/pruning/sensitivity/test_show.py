@@ -3,7 +3,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from chita.pruning.sensitivity.show import draw_sensitivity, sensitivity_table
+from chita.pruning.sensitivity.result import sensitivity_table
+from chita.pruning.sensitivity.show import draw_sensitivity
 from chita.report.tables import as_text
 from tests.pruning.sensitivity.curves import curves
 from tests.support.messages import says

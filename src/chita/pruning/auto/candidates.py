@@ -48,6 +48,10 @@ class Axis(ABC):
             p: the prunable weights.
         """
 
+    def reaches(self, value: Any, other: Any) -> bool:
+        """Return whether a search compares a value with another one directly."""
+        return bool(value != other)
+
     @abstractmethod
     def apply(self, formulation: Formulation, value: Any) -> Formulation:
         """Return the formulation changed to this value."""
@@ -117,6 +121,10 @@ class BlocksAxis(Axis):
         if config.pattern is not None and whole:
             return whole  # under a pattern, blocks are solved one at a time, which is slow
         return (*whole, Blocks(BLOCK, 0), Blocks(BLOCK, 1))
+
+    def reaches(self, value: Blocks, other: Blocks) -> bool:
+        # Coupled blocks improve on independent ones, where these are better than none.
+        return value != other and (not other.sweeps or value.size == other.size)
 
     def apply(self, formulation: Formulation, value: Blocks) -> Formulation:
         options = replace(formulation.options, block_sweeps=value.sweeps)
@@ -235,9 +243,10 @@ class CandidateSpace:
         return [Candidate(self.axes, values) for values in product(*self.values)]
 
     def along(self, candidate: Candidate, axis: int) -> list[Candidate]:
-        """Return the candidates that differ from this one on the axis of this number only."""
-        own = candidate.values[axis]
-        return [candidate.moved(axis, value) for value in self.values[axis] if value != own]
+        """Return the candidates that differ from this one on the axis of this number only, as far
+        as they are compared with it."""
+        own, reaches = candidate.values[axis], self.axes[axis].reaches
+        return [candidate.moved(axis, value) for value in self.values[axis] if reaches(own, value)]
 
     def neighbours(self, candidate: Candidate) -> list[Candidate]:
         """Return the candidates that differ from this one on a single axis."""

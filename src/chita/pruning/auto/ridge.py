@@ -2,13 +2,14 @@
 
 The quadratic model does not reveal how far it is valid; the true loss does. The first stage
 descends over the paper's grid, a decade at a time. Later stages start from the last choice, since
-the best lambda drifts from stage to stage. Both end with steps of half a decade.
+the best lambda drifts from stage to stage. Both end with steps of half a decade. A search that
+follows lambda with few solves looks at one side of the last choice only, and changes sides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chita.pruning.held_out import LossesOf, PartLosses
@@ -16,6 +17,7 @@ from chita.solver.solve import Solution
 
 HALF_DECADES = range(-10, 7)  # lambda = 10^(i/2), 1e-5 to 1e3: the paper's grid, twice as fine
 MIDDLE = -4  # lambda = 0.01, where the first stage starts
+DOWN, UP = -1, 1  # the sides of a lambda
 
 Solve = Callable[[float], Solution]  # lambda -> the solution of the stage
 
@@ -72,7 +74,24 @@ class RidgeSearch:
         """Return the best lambda up to a decade, which suffices for screening."""
         return self._walk(solve, losses_of, fine=False)
 
-    def _walk(self, solve: Solve, losses_of: LossesOf, *, fine: bool) -> Choice:
+    def follow(self, solve: Solve, losses_of: LossesOf, side: int) -> Choice:
+        """Return the best lambda on one side of the last choice, or of the best decade.
+
+        Args:
+            solve: solves the stage for a lambda.
+            losses_of: computes the held-out losses.
+            side: DOWN or UP.
+        """
+        return self._walk(solve, losses_of, fine=True, sides=(side,))
+
+    def _walk(
+        self,
+        solve: Solve,
+        losses_of: LossesOf,
+        *,
+        fine: bool,
+        sides: Sequence[int] = (DOWN, UP),
+    ) -> Choice:
         if self.given is not None:
             return _try(self.given, solve, losses_of)
         tried: dict[int, Choice] = {}
@@ -86,7 +105,7 @@ class RidgeSearch:
         if math.isinf(rank(here)):
             here = min(HALF_DECADES[::2], key=rank)
         if fine:
-            here = _downhill(rank, here, 1)
+            here = _downhill(rank, here, 1, sides)
         if math.isfinite(rank(here)):
             self.last = here
         return tried[here]
@@ -97,11 +116,13 @@ def _try(ridge: float, solve: Solve, losses_of: LossesOf) -> Choice:
     return Choice(solution, ridge, losses_of(solution.w))
 
 
-def _downhill(rank: Callable[[int], float], here: int, stride: int) -> int:
-    """Return a point of the grid that has no better neighbour."""
+def _downhill(
+    rank: Callable[[int], float], here: int, stride: int, sides: Sequence[int] = (DOWN, UP)
+) -> int:
+    """Return a point of the grid that has no better neighbour on the given sides."""
     while True:
-        near = [step for step in (here, here - stride, here + stride) if step in HALF_DECADES]
-        best = min(near, key=rank)  # `here` comes first and wins ties
+        near = [here, *(here + side * stride for side in sides)]
+        best = min((step for step in near if step in HALF_DECADES), key=rank)  # `here` wins ties
         if best == here:
             return here
         here = best

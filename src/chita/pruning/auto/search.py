@@ -11,7 +11,7 @@ anew at every stage, by the least loss.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
-from chita.pruning.auto.ridge import Choice, RidgeSearch
+from chita.pruning.auto.ridge import Choice, RidgeSearch, Solve
 from chita.pruning.held_out import LossesOf, PartLosses
 from chita.pruning.stage_problem import Formulation
 from chita.solver.solve import Solution
@@ -27,12 +27,17 @@ from chita.solver.solve import Solution
 STEPS = (0.5,)  # fractions of the displacement to try besides the whole
 MASK = 0.0  # the fraction at which nothing moves: the mask alone
 
+Walk = Callable[[Solve, LossesOf], Choice]  # a search for lambda
+
 
 class Solvable(Protocol):
     """A stage problem, as a search uses it."""
 
     def solve(self, formulation: Formulation, ridge: float) -> Solution:
         """Return the solution for this formulation and lambda."""
+
+    def update(self, formulation: Formulation, ridge: float, solution: Solution) -> Solution:
+        """Return the solution for another lambda, given one that may share its support."""
 
     def still(self, solution: Solution) -> Tensor:
         """Return w0 on the support of a solution, zero elsewhere, (p,)."""
@@ -99,7 +104,7 @@ class StageSearch(Protocol):
 
 
 @dataclass(frozen=True)
-class _Evaluator:
+class Evaluator:
     """Solves candidates of one stage problem and records their losses."""
 
     problem: Solvable
@@ -107,18 +112,27 @@ class _Evaluator:
     losses_of: LossesOf
     trials: list[Trial] = field(default_factory=list)
 
-    def best_ridge(self, candidate: Candidate, search: RidgeSearch, *, fine: bool) -> Choice:
-        """Search for the best lambda of a candidate."""
-        formulation, ridges = candidate.apply(self.base), list[float]()
+    def best_ridge(self, candidate: Candidate, walk: Walk, *, share: bool = False) -> Choice:
+        """Search for the best lambda of a candidate.
+
+        Args:
+            candidate: the candidate.
+            walk: the search, a method of `RidgeSearch`.
+            share: whether all lambdas may share the support of the first one.
+        """
+        formulation, ridges, found = candidate.apply(self.base), list[float](), list[Solution]()
 
         def solve(ridge: float) -> Solution:
             ridges.append(ridge)
-            return self.problem.solve(formulation, ridge)
+            if share and found:
+                return self.problem.update(formulation, ridge, found[0])
+            found.append(self.problem.solve(formulation, ridge))
+            return found[-1]
 
         def losses(w: Tensor) -> PartLosses:
             return self.losses(candidate, ridges[-1], 1.0, w)
 
-        return search.choose(solve, losses) if fine else search.look(solve, losses)
+        return walk(solve, losses)
 
     def losses(self, candidate: Candidate, ridge: float, step: float, w: Tensor) -> PartLosses:
         """Compute the held-out losses of the weights w, (p,), and record them."""
@@ -166,13 +180,13 @@ class CandidateSearch:
             ChitaError: the held-out loss is finite for no candidate.
         """
         if self._candidate is None:
-            self._candidate = self._screen(_Evaluator(problem, self._base, other_losses))
-        evaluator = _Evaluator(problem, self._base, losses_of)
+            self._candidate = self._screen(Evaluator(problem, self._base, other_losses))
+        evaluator = Evaluator(problem, self._base, losses_of)
         candidate = self._candidate
-        choice = self._solve(evaluator, candidate)
+        choice = self._keep(evaluator, candidate)
         rival = self._next_rival(candidate)
         if rival is not None:
-            other = self._solve(evaluator, rival)
+            other = self._challenge(evaluator, rival)
             if other.surely_beats(choice):
                 choice, candidate = other, rival
         self._candidate = candidate
@@ -201,7 +215,7 @@ class CandidateSearch:
         solution = problem.solve(candidate.apply(self._base), ridge)
         return StageChoice(Choice(solution, ridge, None), candidate, 1.0, [])
 
-    def _screen(self, evaluator: _Evaluator) -> Candidate:
+    def _screen(self, evaluator: Evaluator) -> Candidate:
         """Move to the best candidate along each axis in turn, until none is better.
 
         One round is not enough: the best blocks depend on the first-order term, and that on the
@@ -211,8 +225,7 @@ class CandidateSearch:
 
         def look(candidate: Candidate) -> Choice:
             if candidate not in choices:
-                search = self._ridge_search(candidate)
-                choices[candidate] = evaluator.best_ridge(candidate, search, fine=False)
+                choices[candidate] = self._look(evaluator, candidate)
             return choices[candidate]
 
         before = None
@@ -233,16 +246,24 @@ class CandidateSearch:
         self._turn += 1
         return rivals[(self._turn - 1) % len(rivals)]
 
-    def _solve(self, evaluator: _Evaluator, candidate: Candidate) -> Choice:
-        """Solve a candidate with its best lambda at this stage.
+    def _look(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
+        """Solve a candidate of the first comparison, with its best lambda up to a decade."""
+        return evaluator.best_ridge(candidate, self._ridge_search(candidate).look)
 
-        A rival's lambda is searched for as well: the best one drifts from stage to stage, and with
-        the lambda of its last turn a better candidate could look worse.
+    def _keep(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
+        """Solve the candidate of the stage before, with its best lambda at this stage."""
+        return evaluator.best_ridge(candidate, self._ridge_search(candidate).choose)
+
+    def _challenge(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
+        """Solve a rival.
+
+        Its lambda is searched for as well: the best one drifts from stage to stage, and with the
+        lambda of its last turn a better candidate could look worse.
         """
-        return evaluator.best_ridge(candidate, self._ridge_search(candidate), fine=True)
+        return evaluator.best_ridge(candidate, self._ridge_search(candidate).choose)
 
     def _best_step(
-        self, evaluator: _Evaluator, candidate: Candidate, choice: Choice
+        self, evaluator: Evaluator, candidate: Candidate, choice: Choice
     ) -> tuple[Choice, float]:
         """Return the best of the solution, points on the way to it and the mask alone.
 

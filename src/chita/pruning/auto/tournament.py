@@ -13,7 +13,7 @@ stage. All entrants are then compared.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,8 +55,8 @@ class Tournament:
     """The choices of one run with recovery, stage by stage.
 
     Args:
-        space: the candidates. Masks differ in the metric; the first candidate is solved, unless
-            A is too short to couple all columns.
+        space: the candidates, which differ in the metric. Each is a mask, and a solve unless A is
+            too short to couple all columns.
         base: the formulation that candidates are applied to.
         ridge: the given lambda, or None to search for it.
     """
@@ -65,9 +65,10 @@ class Tournament:
         self, space: CandidateSpace, base: Formulation, *, ridge: float | None = None
     ) -> None:
         first = space.first
-        self._entrants = [Entrant(c, MASK) for c in (first, *space.along(first, 0))]
-        if first.apply(base).block_size is None:
-            self._entrants.append(Entrant(first, SOLVED))
+        candidates = [first, *space.along(first, 0)]
+        steps = [MASK, SOLVED] if first.apply(base).block_size is None else [MASK]
+        self._masks = len(candidates)
+        self._entrants = [Entrant(c, step) for step in steps for c in candidates]
         self._defeats = [0] * len(self._entrants)
         self._champion, self._turn = 0, 0
         self._last = math.inf  # the loss of the last stage's choice
@@ -76,16 +77,16 @@ class Tournament:
 
     @property
     def entrants(self) -> int:
-        """The number of entrants."""
-        return len(self._entrants)
+        """The number of entrants that a contest compares."""
+        return self._masks + (len(self._entrants) > self._masks)
 
     @property
     def needs_gradients(self) -> bool:
-        """Whether an entrant depends on A; any of them may return after an alarm."""
-        return any(entrant.needs_gradients(self._base) for entrant in self._entrants)
+        """Whether an entrant that takes part depends on A."""
+        return any(self._entrants[n].needs_gradients(self._base) for n in self._left())
 
     def contest(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
-        """Compare all entrants that take part; the best one becomes champion.
+        """Compare the masks, and a solve in the metric of the best one; the best is champion.
 
         Args:
             problem: the problem of a stage.
@@ -95,8 +96,17 @@ class Tournament:
         Returns:
             A trial for each entrant.
         """
-        choices = {n: self._tried(n, problem, losses_of, worth) for n in self._left()}
-        best = min(choices, key=lambda number: choices[number].rank)
+        choices: dict[int, Choice] = {}
+
+        def best_of(numbers: Iterable[int]) -> int:
+            left = self._left()
+            choices.update(
+                {n: self._tried(n, problem, losses_of, worth) for n in numbers if n in left}
+            )
+            return min(choices, key=lambda number: choices[number].rank)
+
+        best = best_of(range(self._masks))
+        best = best_of([best + self._masks])
         self._count(best, choices)
         self._last = math.inf
         return [self._trial(number, choice) for number, choice in choices.items()]
@@ -116,7 +126,7 @@ class Tournament:
         choices = {n: self._tried(n, problem, losses_of, other_losses) for n in numbers}
         lowest = min(choice.rank for choice in choices.values())
         if self._last > 0 and lowest > ALARM * self._last:
-            others = [n for n in range(self.entrants) if n not in choices]
+            others = [n for n in self._possible() if n not in choices]
             choices |= {n: self._tried(n, problem, losses_of, other_losses) for n in others}
         best = self._champion
         for number, choice in choices.items():
@@ -143,6 +153,15 @@ class Tournament:
         """Return the first mask, for runs without held-out samples."""
         first = self._entrants[0]
         return StageChoice(_masked(problem, first, self._base), first.candidate, MASK, [])
+
+    def _possible(self) -> list[int]:
+        """Return all entrants, except those that depend on an A which was not computed."""
+        with_gradients = self.needs_gradients
+        return [
+            number
+            for number, entrant in enumerate(self._entrants)
+            if with_gradients or not entrant.needs_gradients(self._base)
+        ]
 
     def _left(self) -> list[int]:
         return [n for n, defeats in enumerate(self._defeats) if defeats < OUT]

@@ -10,9 +10,9 @@ Zhang et al. 2018, Beyer et al. 2022), so that training does not fit the answers
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,49 +21,73 @@ from chita.errors import ChitaError
 from chita.model.batch import Batch, join, tensors_of
 from chita.model.distill import Dense
 from chita.model.losses import Loss, batch_loss
+from chita.model.named_losses import compares_classes
 from chita.pruning.recovery.pool import SamplePool, read_pool
-from chita.pruning.recovery.step import Objective
+from chita.pruning.recovery.step import Objective, fast_arithmetic
 from chita.solver.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
-TEMPERATURE = 2.0
+SPREAD = 256  # the samples whose answers determine the temperature
 # Answers of the dense network are stored if they are at most this large for each sample. Those of a
 # language model, a distribution over its vocabulary at each position, are computed at each step.
 STORED_BYTES = 1 << 16
+MORE = 8  # times as many samples fit into a forward pass whose activations are not stored
 AHEAD = 16  # batches whose mixed samples the dense network answers at once
 
-Prepare = Callable[[list[Batch], torch.Generator], list[Batch]]
+DISTILL, LOSS = "distill", "loss"  # the names of the tasks
+
+View = Callable[[Batch], Batch]
+Mix = Callable[[list[Batch], torch.Generator], list[Batch]]
+
+
+def _unchanged(batch: Batch) -> Batch:
+    return batch
 
 
 @dataclass(frozen=True)
-class Lesson:
+class RecoveryTask:
     """The samples to train on, and the loss of a batch of them.
 
     Attributes:
+        name: DISTILL to train on the answers of the dense network, LOSS on the loss of the run.
         pool: the samples.
         objective: the loss of a batch.
-        prepare: changes some batches before they are used; None to use them as they are.
+        view: selects the targets of the objective from those that the pool stores.
+        mix: mixes the samples of each of some batches; None to train on the samples alone.
     """
 
+    name: str
     pool: SamplePool
     objective: Objective
-    prepare: Prepare | None = None
+    view: View = _unchanged
+    mix: Mix | None = None
+
+    @property
+    def example(self) -> Batch:
+        """Some samples, with the targets of the objective."""
+        return self.view(self.pool.example)
 
     def draw(self, generator: torch.Generator, ranks: Ranks) -> Iterator[Batch]:
         """Yield this rank's part of each batch, without end; see `SamplePool.draw`."""
-        batches = self.pool.draw(generator, ranks)
-        if self.prepare is None:
-            yield from batches
+        if self.mix is None:
+            yield from map(self.view, self.pool.draw(generator, ranks))
             return
-        while True:
-            yield from self.prepare(list(islice(batches, AHEAD)), generator)
+        for batches in self.pool.draw_groups(generator, ranks, AHEAD):
+            yield from self.mix(list(map(self.view, batches)), generator)
 
 
 def distillation(
-    dense: Dense, batches: Iterable[Batch], first: Batch, *, at_once: int, place: torch.device
-) -> Lesson:
+    dense: Dense,
+    batches: Iterable[Batch],
+    first: Batch,
+    *,
+    at_once: int,
+    place: torch.device,
+) -> RecoveryTask:
     """Return the samples with the answers of the dense network, and the divergence from them.
+
+    The samples keep the targets of the run beside these answers.
 
     Args:
         dense: the dense network.
@@ -72,26 +96,57 @@ def distillation(
         at_once: the largest number of samples in a forward pass.
         place: the device of the pruned network.
     """
-    answer = dense.answers(first[:1].to(place)).content[1]  # type: ignore[index]
-    stored = sum(tensor.nbytes for tensor in tensors_of(answer)) <= STORED_BYTES
-    pool = read_pool(batches, dense.answers if stored else _unchanged, at_once=at_once, place=place)
+    stored = dense.answer_bytes <= STORED_BYTES
+
+    def both_targets(batch: Batch) -> Batch:
+        inputs, answers = _pair(dense.answers(batch))
+        return Batch((inputs, {DISTILL: answers, LOSS: _own_targets(batch)}), batch.size)
 
     def divergence(model: nn.Module, batch: Batch) -> Tensor:
         batch = batch if stored else dense.answers(batch)
-        assert isinstance(batch.content, tuple)
-        return dense.divergence(batch.outputs(model), batch.content[1], TEMPERATURE)
+        return dense.divergence(batch.outputs(model), _pair(batch)[1], temperature)
 
     def mix(drawn: list[Batch], generator: torch.Generator) -> list[Batch]:
         """Replace the second half of each batch by means of its samples."""
-        halves = [_mixed(batch[batch.size // 2 :], generator) for batch in drawn]
-        answered = [dense.answers(piece) for piece in join(halves).split(at_once)]
-        mixed = join(answered).split(halves[0].size)
-        return [
-            join([batch[: batch.size // 2], half]) for batch, half in zip(drawn, mixed, strict=True)
-        ]
+        size = drawn[0].size // 2
+        mixed = _mixed([batch[size:] for batch in drawn], generator)
+        with fast_arithmetic(place, dense.parameters()):
+            answered = join([dense.answers(piece) for piece in mixed.split(MORE * at_once)])
+        halves = answered.split(mixed.size // len(drawn))
+        return [join([batch[:size], half]) for batch, half in zip(drawn, halves, strict=True)]
 
+    convert = both_targets if stored else _unchanged
+    pool = read_pool(batches, convert, at_once=at_once, place=place)
     mixes = stored and pool.uniform and pool.batch > 1 and _can_mix(first)
-    return Lesson(pool, divergence, mix if mixes else None)
+    view = _targets_of(DISTILL) if stored else _unchanged
+    example = pool.example[: min(SPREAD, at_once)]
+    answered = view(example) if stored else dense.answers(example)
+    temperature = dense.temperature(_pair(answered)[1])
+    logger.info("temperature %.2g", temperature)
+    return RecoveryTask(DISTILL, pool, divergence, view, mix if mixes else None)
+
+
+def _pair(batch: Batch) -> tuple[tuple[Any, ...], Any]:
+    """Return the inputs and targets of a batch that is not a dict of keywords."""
+    assert isinstance(batch.content, tuple)
+    return batch.content
+
+
+def _own_targets(batch: Batch) -> Any:
+    """Return the targets of the run; a dict of keywords contains them among its inputs."""
+    return () if isinstance(batch.content, dict) else batch.content[1]
+
+
+def _targets_of(name: str) -> View:
+    """Return the view that selects the targets of a task; a dict of keywords is restored."""
+
+    def view(batch: Batch) -> Batch:
+        inputs, targets = _pair(batch)
+        if name == LOSS and isinstance(inputs[0], Mapping):
+            return Batch(dict(inputs[0]), batch.size)
+        return Batch((inputs, targets[name]), batch.size)
+
+    return view
 
 
 def _can_mix(batch: Batch) -> bool:
@@ -100,39 +155,57 @@ def _can_mix(batch: Batch) -> bool:
     return bool(inputs) and all(isinstance(x, Tensor) and x.is_floating_point() for x in inputs)
 
 
-def _mixed(batch: Batch, generator: torch.Generator) -> Batch:
-    """Return means of the inputs of each sample and the next one, with random weights."""
-    assert isinstance(batch.content, tuple)
-    inputs = batch.content[0]
-    share = torch.rand(batch.size, generator=generator).to(inputs[0].device)
+def _mixed(batches: list[Batch], generator: torch.Generator) -> Batch:
+    """Return means of the inputs of each sample and the next one of its batch, all joined."""
+    joined = join(batches)
+    inputs = joined.content[0]  # type: ignore[index]
+    count, size = len(batches), batches[0].size
+    share = torch.rand(count, size, generator=generator).to(inputs[0].device)
 
     def mean(x: Tensor) -> Tensor:
-        weight = share.to(x.dtype).view(-1, *[1] * (x.ndim - 1))
-        return torch.lerp(x.roll(1, 0), x, weight)
+        each = x.reshape(count, size, *x.shape[1:])
+        weight = share.to(x.dtype).view(count, size, *[1] * (x.ndim - 1))
+        return torch.lerp(each.roll(1, 1), each, weight).flatten(0, 1)
 
-    return Batch((tuple(mean(x) for x in inputs), ()), batch.size)
+    return Batch((tuple(mean(x) for x in inputs), ()), joined.size)
 
 
 def own_loss(
     batches: Iterable[Batch], loss: Loss | None, *, at_once: int, place: torch.device
-) -> Lesson:
+) -> RecoveryTask:
     """Return the samples as they are, and their loss; see `chita.prune` for the default loss."""
+    pool = read_pool(batches, _unchanged, at_once=at_once, place=place)
+    return RecoveryTask(LOSS, pool, _loss_of(loss))
 
+
+def own_loss_of(task: RecoveryTask, loss: Loss | None) -> RecoveryTask:
+    """Return the loss of the run on the samples of a distillation."""
+    stored = task.view is not _unchanged
+    return RecoveryTask(
+        LOSS, task.pool, _loss_of(loss), _targets_of(LOSS) if stored else _unchanged
+    )
+
+
+def _loss_of(loss: Loss | None) -> Objective:
     def objective(model: nn.Module, batch: Batch) -> Tensor:
         return batch_loss(model, batch, loss)
 
-    return Lesson(read_pool(batches, _unchanged, at_once=at_once, place=place), objective)
+    return objective
 
 
 def treats_as_features(first: Batch, loss: Loss | str | None) -> bool:
     """Return whether outputs are features rather than classes, by the loss and the targets.
 
-    The default loss and "distill" compare classes. The targets of a user's function, and the labels
-    of a model that computes its own loss, are classes if they are integers.
+    The default loss and "distill" compare classes, and a loss of torch determines what it compares.
+    The targets of a user's function, and the labels of a model that computes its own loss, are
+    classes if they are integers.
     """
     if isinstance(first.content, dict):
         targets = first.content.get("labels")
     elif callable(loss):
+        classes = compares_classes(loss)
+        if classes is not None:
+            return not classes
         targets = first.content[1]
     else:
         return False
@@ -140,21 +213,18 @@ def treats_as_features(first: Batch, loss: Loss | str | None) -> bool:
     return bool(found) and found[0].is_floating_point()
 
 
-def _unchanged(batch: Batch) -> Batch:
-    return batch
-
-
-def lesson_for(
+def tasks_for(
     model: nn.Module,
     batches: Callable[[], Iterable[Batch]],
     first: Batch,
     loss: Loss | None,
     *,
     squares: bool,
+    labelled: bool,
     at_once: int,
     place: torch.device,
-) -> Lesson:
-    """Return the distillation from a model, or its own loss if its outputs cannot be compared.
+) -> list[RecoveryTask]:
+    """Return the tasks that recovery may train on: distillation, and the loss of the run.
 
     Args:
         model: the model before pruning.
@@ -162,6 +232,7 @@ def lesson_for(
         first: some samples.
         loss: the loss of the run; None for the default.
         squares: whether to treat all outputs as features.
+        labelled: whether the samples have targets of their own.
         at_once: the largest number of samples in a forward pass.
         place: the device of the model.
     """
@@ -169,5 +240,6 @@ def lesson_for(
         dense = Dense(model, first, 0, squares=squares)
     except ChitaError as error:
         logger.warning("recovery trains on the loss, without the dense network: %s", error)
-        return own_loss(batches(), loss, at_once=at_once, place=place)
-    return distillation(dense, batches(), first, at_once=at_once, place=place)
+        return [own_loss(batches(), loss, at_once=at_once, place=place)]
+    task = distillation(dense, batches(), first, at_once=at_once, place=place)
+    return [task, own_loss_of(task, loss)] if labelled else [task]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
 
-from chita.model.batch import Batch, differ_in_shape, join, tensors_of
+from chita.model.batch import Batch, bytes_of, differ_in_shape, join, tensors_of
 from chita.solver.matrix.memory import format_bytes, free_bytes
 from chita.solver.ranks import ALONE, Ranks
 
@@ -22,6 +23,16 @@ MEMORY_SHARE = 0.25  # of the free memory, at most
 Convert = Callable[[Batch], Batch]  # prepares the samples of a batch, such as by adding targets
 
 
+def batch_size(samples: int, at_once: int) -> int:
+    """Return the number of samples of a step.
+
+    Args:
+        samples: the number of samples to train on.
+        at_once: the largest number of samples in a forward pass.
+    """
+    return max(1, min(BATCH, at_once, max(samples // STEPS_IN_PASS, LEAST_BATCH)))
+
+
 class SamplePool:
     """Samples that are drawn in random order, each at most once in a pass.
 
@@ -33,14 +44,14 @@ class SamplePool:
 
     Attributes:
         samples: the number of samples.
-        batch: the number of samples of a step, over all ranks.
+        batch: the number of samples of a step, over all ranks; a plan may reduce it.
     """
 
     def __init__(self, parts: Sequence[Batch], at_once: int) -> None:
         self._parts = parts
         self.samples = sum(part.size for part in parts)
-        wanted = max(self.samples // STEPS_IN_PASS, LEAST_BATCH)
-        self.batch = max(1, min(BATCH, at_once, wanted, max(part.size for part in parts)))
+        largest = max(part.size for part in parts)
+        self.batch = min(batch_size(self.samples, at_once), largest)
 
     @property
     def uniform(self) -> bool:
@@ -59,12 +70,30 @@ class SamplePool:
             generator: the same on all ranks; a generator of the CPU.
             ranks: the ranks that share each batch.
         """
+        return (part.select(index) for part, index in self._drawn(generator, ranks))
+
+    def draw_groups(
+        self, generator: torch.Generator, ranks: Ranks, count: int
+    ) -> Iterator[list[Batch]]:
+        """Yield the batches of `draw` in lists of `count`, as views of one tensor.
+
+        One copy serves all of them, which matters on a GPU: the copy of an index waits until the
+        steps before it have finished. All batches must have the same shapes.
+        """
+        drawn = self._drawn(generator, ranks)
+        while True:
+            group = list(islice(drawn, count))
+            joined = group[0][0].select(torch.cat([index for _, index in group]))
+            yield list(joined.split(joined.size // count))
+
+    def _drawn(self, generator: torch.Generator, ranks: Ranks) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield the part and the index of each batch of `draw`."""
         while True:
             passes = [self._batches(part, generator) for part in self._parts]
             batches = [(part, index) for part, each in passes for index in each]
             for number in torch.randperm(len(batches), generator=generator).tolist():
                 part, index = batches[number]
-                yield part.select(_share(index, ranks))
+                yield part, _share(index, ranks)
 
     def _batches(self, part: Batch, generator: torch.Generator) -> tuple[Batch, tuple[Tensor, ...]]:
         """Return the indices of the batches of a part; all have the same size."""
@@ -98,7 +127,7 @@ def read_pool(
     for batch in batches:
         for piece in batch.split(at_once):
             kept.append(convert(piece.to(place)))
-            used += sum(tensor.nbytes for tensor in tensors_of(kept[-1].content))
+            used += bytes_of(kept[-1].content)
         if used > limit:
             samples = sum(piece.size for piece in kept)
             logger.warning(

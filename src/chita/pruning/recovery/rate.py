@@ -1,9 +1,9 @@
 """The range test: find the relative rate of the training by the loss on held-out samples.
 
 The test trains a pruned network for a few steps with several rates. It starts in the middle of the
-grid and moves by a factor of about 3 while the held-out loss falls. The network must be pruned to
-more than the first sparsity of a run: a nearly dense network has nothing to recover, and the
-smallest rate would win.
+grid and moves by a factor of about 3 while the held-out loss falls. Few steps favour small rates,
+while a long training gains from larger ones. The test therefore returns the largest rate that
+gains almost as much as the best one.
 """
 
 from __future__ import annotations
@@ -11,16 +11,39 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-HALF_DECADES = range(-8, -1)  # rate = 10^(i/2), 1e-4 to 0.1
+HALF_DECADES = range(-8, -2)  # rate = 10^(i/2), 1e-4 to 0.03
 MIDDLE = -4  # rate = 0.01
 SLOWEST = 10 ** (HALF_DECADES[0] / 2)
-TEST_STEPS = 20
+TEST_STEPS = 20  # with each rate; fewer if the budget is small
+LEAST_TEST_STEPS = 4
+RATES = 4  # that are tested, usually
+TIME_SHARE = 1 / 48  # of the time of a budget, for each rate
+STEPS_SHARE = 1 / 6  # of the training steps, for each rate
+ALMOST = 0.9  # the share of the best gain that a larger rate must have
 
 LossAt = Callable[[float], float]  # rate -> the held-out loss after the steps of the test
 
 
-def find_rate(loss_at: LossAt) -> float | None:
-    """Return the best rate of the grid; None if no rate gives a finite loss."""
+def steps_of_test(steps: int, seconds: float, step_seconds: float) -> int:
+    """Return for how many steps to test each rate; several rates must not use up the budget.
+
+    Args:
+        steps: the most training steps of the run.
+        seconds: the time of the run; may be infinite.
+        step_seconds: that of a step.
+    """
+    affordable = seconds / max(step_seconds, 1e-9)
+    wanted = min(TEST_STEPS, TIME_SHARE * affordable, STEPS_SHARE * steps)
+    return max(LEAST_TEST_STEPS, int(wanted))
+
+
+def find_rate(loss_at: LossAt, before: float) -> float | None:
+    """Return the largest good rate of the grid; None if no rate gives a finite loss.
+
+    Args:
+        loss_at: computes the held-out loss after some steps with a rate.
+        before: the held-out loss before them.
+    """
     losses: dict[int, float] = {}
 
     def loss(step: int) -> float:
@@ -35,4 +58,9 @@ def find_rate(loss_at: LossAt) -> float | None:
     direction = 1 if loss(best + 1) < loss(best) else -1
     while loss(best + direction) < loss(best):
         best += direction
-    return 10 ** (best / 2) if math.isfinite(loss(best)) else None
+    if math.isinf(loss(best)):
+        return None
+    gain = before - loss(best)
+    while gain > 0 and before - loss(best + 1) >= ALMOST * gain:
+        best += 1
+    return 10 ** (best / 2)

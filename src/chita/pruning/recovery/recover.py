@@ -5,29 +5,42 @@ from __future__ import annotations
 import glob
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.errors import ChitaError, is_seed, require
+from chita.errors import ChitaError, is_bool, is_seed, require
+from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
 from chita.model.distill import Dense, InputStream
-from chita.model.forward import answer_of, evaluating
+from chita.model.forward import answer_of, evaluating, unwrapped
 from chita.model.losses import Loss
+from chita.model.masks import apply_masks, check_masks
+from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
-from chita.model.weights import Weights, apply_masks, check_masks, check_model
-from chita.pruning.budget import SPARE, Budget, Costs, parse_budget
+from chita.model.ties import merged_ties
+from chita.model.weights import Weights, check_model, check_module
+from chita.pruning.budget import Budget, Costs, parse_budget
+from chita.pruning.forecast import Forecast
 from chita.pruning.held_out import HeldOut
-from chita.pruning.options import DISTILL_MSE, LOSSES
-from chita.pruning.recovery.objective import Lesson, distillation, own_loss
-from chita.pruning.recovery.pool import first_batches
-from chita.pruning.recovery.rate import SLOWEST
+from chita.pruning.rank_agreement import (
+    agree_on_held_out,
+    agree_on_masks,
+    agree_on_model,
+    agree_on_options,
+)
+from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
+from chita.pruning.recovery.pool import SamplePool, first_batches
+from chita.pruning.recovery.rate import SLOWEST, steps_of_test
 from chita.pruning.recovery.recovery import Recovery
 from chita.pruning.recovery.training import RecoveryTraining
-from chita.report.progress import stage_bar
+from chita.report.html_table import as_html
+from chita.report.progress import run_bar
+from chita.report.tables import Table, as_text
+from chita.solver.precision import without_autocast
 from chita.solver.ranks import Ranks, joined_ranks
 
 logger = logging.getLogger(__name__)
@@ -60,10 +73,30 @@ class RecoverResult:
     rate: float
     seconds: float
 
+    def __str__(self) -> str:
+        return as_text(_table(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(_table(self))
+
+
+def _table(result: RecoverResult) -> Table:
+    """Return a table of the losses and the effort."""
+    caption = None if result.kept else "The loss did not fall: the model is unchanged."
+    table = Table("recovery", caption=caption)
+    table.add_column("before", justify="right")
+    table.add_column("after", justify="right")
+    table.add_row("held-out loss", f"{result.loss_before:.4g}", f"{result.loss_after:.4g}")
+    table.add_row("training steps", "", f"{result.steps:,}")
+    table.add_row("samples", "", f"{result.samples:,}")
+    table.add_row("relative rate", "", f"{result.rate:.2g}")
+    table.add_row("seconds", "", f"{result.seconds:.1f}")
+    return table
+
 
 def recover(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Any,
     *,
     masks: Mapping[str, Tensor] | None = None,
     teacher: nn.Module | None = None,
@@ -71,6 +104,7 @@ def recover(
     budget: float | str = "balanced",
     seed: int = 0,
     progress: bool = True,
+    sync: bool = False,
 ) -> RecoverResult:
     """Train a pruned network to give the outputs of the dense one; pruned weights stay zero.
 
@@ -81,18 +115,21 @@ def recover(
 
     Args:
         model: A pruned module; it is trained in place.
-        batches: Calibration data, as for `chita.prune`. Without `loss`, labels are not used, and a
-            batch may consist of inputs alone.
+        batches: Calibration data in any form that `chita.prune` accepts. Without `loss`, labels are
+            not used, and a batch may consist of inputs alone.
         masks: Parameter name -> bool tensor, True where a weight is kept, such as the `masks` of a
             `PruneResult`. By default the prunable weights that are zero stay zero.
         teacher: The dense network, or any network whose outputs have the same form.
         loss: "distill" compares outputs with those of the teacher, as classes or as features, as in
-            `chita.prune`; "distill-mse" compares them as features. A function loss(outputs,
-            targets) -> scalar is trained on instead of a teacher.
+            `chita.prune`; "distill-mse" compares them as features. Another name, such as
+            "cross_entropy", a loss of torch.nn, or a function loss(outputs, targets) -> scalar is
+            trained on instead of a teacher.
         budget: How long to train: a number of seconds, "fast", "balanced" or "best", or
             "N steps".
         seed: The random seed of the order of the samples.
         progress: Show a progress bar.
+        sync: On several ranks, take the parameters, buffers and held-out samples of rank 0. By
+            default, ranks that differ in them raise an error.
 
     Returns:
         The losses before and after, and the effort.
@@ -103,38 +140,46 @@ def recover(
     began = time.perf_counter()
     check_model(model)
     require("seed", seed, is_seed, "an integer from 0 to 2**64 - 1")
+    require("sync", sync, is_bool, "True or False")
     limits = parse_budget("budget", budget)
-    if (teacher is None) != callable(loss) or not (callable(loss) or loss in LOSSES):
+    distills = resolve_loss(loss) is None
+    if loss is None or (teacher is not None) != distills:
         raise ChitaError(
             "give either teacher, the dense network to imitate, with loss one of "
-            f"{list(LOSSES)}, or loss, a function of outputs and targets; got "
-            f"teacher={type(teacher).__name__} and loss={loss!r}"
+            f"{list(DISTILLED)}, or loss, a function of outputs and targets or the name of one; "
+            f"got teacher={type(teacher).__name__} and loss={loss!r}"
         )
-    weights, kept = _supported(model, masks)
-    with joined_ranks() as ranks:
-        recovery, lesson = _prepare(model, weights, batches, teacher, loss, limits, seed, ranks)
-        apply_masks(model, masks or {})
-        with stage_bar(show=progress) as bar:
-            bar.describe("range test")
-            rate = recovery.find_rate(weights.vector())
-            if rate is None:
-                raise ChitaError(
-                    f"training with a relative rate of {SLOWEST:g} gives a held-out loss that is "
-                    "not finite; check the data and the model"
-                )
-            costs = Costs(recovery.step_seconds, recovery.check_seconds, stages=1)
-            left = SPARE * limits.seconds - (time.perf_counter() - began)
-            useful = limits.useful_steps(lesson.pool.samples, lesson.pool.batch)
+    if teacher is not None:
+        _check_teacher(teacher, model)
+    with joined_ranks() as ranks, without_autocast(), merged_ties(model):
+        name = loss if isinstance(loss, str) else None
+        agree_on_options(ranks, {"loss": name, "budget": budget, "seed": seed, "sync": sync})
+        agree_on_model(ranks, model, sync=sync)
+        if teacher is not None:
+            agree_on_model(ranks, teacher, sync=sync, role="teacher")
+        weights, kept = _supported(model, masks)
+        agree_on_masks(ranks, weights, kept, sync=sync)
+        recovery, task = _prepare(
+            model, weights, batches, teacher, loss, limits, seed, ranks, sync=sync
+        )
+        apply_masks(model, weights.split(kept) if masks else {})
+        with run_bar(show=progress and ranks.rank == 0) as bar:
+            forecast = Forecast(bar)
+            forecast.begin("range test")
+            forecast.expect(limits.planned_seconds)
+            rate, costs = _measure(recovery, weights, task.pool, limits, ranks)
+            elapsed = time.perf_counter() - began
+            fitting = limits.steps(task.pool.samples, task.pool.batch, costs, elapsed)
             # The ranks measure different times, but must take the same steps.
-            steps = ranks.from_first(lambda: min(useful, costs.affordable_steps(left)))
+            steps = ranks.from_first(lambda: fitting)
             if steps < 1:
                 raise ChitaError(
                     f"budget={budget!r} is too small: no time is left after the range test, and a "
                     f"training step takes {costs.step:.2g} s; give more time, or 'N steps'"
                 )
-            bar.begin(steps)
-            bar.describe("recovery")
-            found = recovery.run(kept, steps=steps, rate=rate, key=0, progress=bar.advance)
+            forecast.expect(costs.seconds(steps))
+            forecast.begin_training(steps, costs.step)
+            found = recovery.run(kept, steps=steps, rate=rate, key=0, progress=forecast.step)
     if not found.kept:
         logger.warning("training does not lower the held-out loss: the model is unchanged")
     return RecoverResult(
@@ -143,10 +188,19 @@ def recover(
         loss_after=found.after.mean,
         kept=found.kept,
         steps=steps,
-        samples=lesson.pool.samples,
+        samples=task.pool.samples,
         rate=rate,
         seconds=time.perf_counter() - began,
     )
+
+
+def _check_teacher(teacher: nn.Module, model: nn.Module) -> None:
+    check_module(teacher, "teacher")
+    if unwrapped(teacher) is unwrapped(model):
+        raise ChitaError(
+            "teacher is the model itself, whose own outputs it already gives: pass the dense "
+            "network, such as a copy.deepcopy of the model before it was pruned"
+        )
 
 
 def _supported(model: nn.Module, masks: Mapping[str, Tensor] | None) -> tuple[Weights, Tensor]:
@@ -155,54 +209,84 @@ def _supported(model: nn.Module, masks: Mapping[str, Tensor] | None) -> tuple[We
     if not given:
         weights = Weights(model)
         return weights, weights.vector() != 0
-    weights = Weights(model, include=[glob.escape(name) for name in masks or ()])
+    names = [name for name, parameter in model.named_parameters() if parameter in given]
+    weights = Weights(model, include=[glob.escape(name) for name in names])
     return weights, torch.cat([given[weight.parameter].reshape(-1) for weight in weights])
 
 
 def _prepare(
     model: nn.Module,
     weights: Weights,
-    batches: Iterable[Any],
+    batches: Any,
     teacher: nn.Module | None,
     loss: Loss | str,
     limits: Budget,
     seed: int,
     ranks: Ranks,
-) -> tuple[Recovery, Lesson]:
+    *,
+    sync: bool,
+) -> tuple[Recovery, RecoveryTask]:
     """Divide the samples, and return the recovery and what it trains on."""
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ChitaError(
             "model has no parameter that requires gradients, so there is nothing to train; call "
             "model.requires_grad_(True)"
         )
-    stream: SampleStream = SampleStream(batches, seed)
-    held_out_loss = own = loss if callable(loss) else None
+    spec = InputSpec.of(model)
+    held_out_loss = own = resolve_loss(loss)
     dense: Dense | None = None
+    stream: SampleStream
     if teacher is not None:
-        stream = inputs = InputStream(batches, seed)
+        stream = inputs = InputStream(batches, seed, spec=spec)
         dense = inputs.dense = _teacher(teacher, model, inputs.peek(), squares=loss == DISTILL_MSE)
         held_out_loss = dense.divergence
+    else:
+        stream = SampleStream(batches, seed, spec=spec)
+    held, at_once = _hold_out(stream), stream.at_once()
+    held = agree_on_held_out(ranks, held, labelled=teacher is None, sync=sync)
+    if ranks.rank > 0 and sync:
+        stream.exclude(held)
+    first, samples = stream.sample, first_batches(stream.one_pass(), limits.samples)
+    assert first is not None
+    if dense is None:
+        task = own_loss(samples, own, at_once=at_once, place=weights.device)
+    else:
+        task = distillation(dense, samples, first, at_once=at_once, place=weights.device)
+    trained = [w.parameter for w in weights if w.parameter.requires_grad]
+    training = RecoveryTraining(model, trained, task, ranks=ranks, seed=seed)
+    held_out = HeldOut(model, weights, held, held_out_loss, ranks)
+    return Recovery(model, weights, training, held_out.losses_now), task
+
+
+def _hold_out(stream: SampleStream) -> list[Batch]:
+    """Hold out a share of the samples, to compare the model before and after the training."""
     have = stream.count(int(MOST_HELD_OUT / HELD_OUT_SHARE))
     if have < 2:
         raise ChitaError(f"batches must contain at least 2 samples, got {have}")
-    at_once = stream.at_once()
     count = min(MOST_HELD_OUT, max(1, int(HELD_OUT_SHARE * have)))
-    (held,) = stream.hold_out((count,), at_once, rest=have - count)
+    (held,) = stream.hold_out((count,), stream.at_once(), rest=have - count)
     if not (held and stream.count(1)):
         raise ChitaError(
             f"batches contain {have} samples of equal content: none can be held out to guard the "
             "training; give more data"
         )
-    first, samples = stream.sample, first_batches(stream.one_pass(), limits.samples)
-    assert first is not None
-    if dense is None:
-        lesson = own_loss(samples, own, at_once=at_once, place=weights.device)
-    else:
-        lesson = distillation(dense, samples, first, at_once=at_once, place=weights.device)
-    trained = [w.parameter for w in weights if w.parameter.requires_grad]
-    training = RecoveryTraining(model, trained, lesson, ranks=ranks, seed=seed)
-    held_out = HeldOut(model, weights, held, held_out_loss, ranks)
-    return Recovery(model, weights, training, held_out.losses_now), lesson
+    return held
+
+
+def _measure(
+    recovery: Recovery, weights: Weights, pool: SamplePool, limits: Budget, ranks: Ranks
+) -> tuple[float, Costs]:
+    """Return the rate that the range test finds, and the costs of the training."""
+    useful = limits.useful_steps(pool.samples, pool.batch)
+    wanted = steps_of_test(useful, limits.seconds, recovery.time_step())
+    tests = ranks.from_first(lambda: wanted)
+    rate = recovery.find_rate(weights.vector(), recovery.losses_now().mean, steps=tests)
+    if rate is None:
+        raise ChitaError(
+            f"training with a relative rate of {SLOWEST:g} gives a held-out loss that is not "
+            "finite; check the data and the model"
+        )
+    return rate, Costs(recovery.step_seconds, recovery.check_seconds, stages=1)
 
 
 def _teacher(teacher: nn.Module, model: nn.Module, first: Batch | None, *, squares: bool) -> Dense:

@@ -17,13 +17,14 @@ from torch import Tensor, nn
 
 from chita.model.weights import Weights
 from chita.pruning.held_out import PartLosses
-from chita.pruning.recovery.rate import TEST_STEPS, find_rate
+from chita.pruning.recovery.rate import SLOWEST, TEST_STEPS, find_rate
 from chita.pruning.recovery.snapshot import Snapshot
 from chita.pruning.recovery.training import Progress, RecoveryTraining
 from chita.pruning.recovery.updates import Masks
 
 logger = logging.getLogger(__name__)
 
+TIMED_STEPS = 3  # the first one is not timed
 TEST_KEY = -1  # the order of the samples in tests, which is that of no stage
 
 
@@ -36,12 +37,14 @@ class Recovered:
         after: the losses after it, of the network that was kept.
         kept: whether the loss fell; otherwise the network was restored.
         steps: the training steps.
+        task: the name of the task that was trained on.
     """
 
     before: PartLosses
     after: PartLosses
     kept: bool
     steps: int
+    task: str
 
 
 class Recovery:
@@ -54,6 +57,7 @@ class Recovery:
         losses_now: computes the losses of the model on held-out samples.
 
     Attributes:
+        losses_now: computes the losses of the model on held-out samples.
         check_seconds: the time of the last losses on held-out samples.
         seconds: the time of all training so far.
     """
@@ -66,7 +70,7 @@ class Recovery:
         losses_now: Callable[[], PartLosses],
     ) -> None:
         self._model, self._weights = model, weights
-        self._training, self._losses_now = training, losses_now
+        self._training, self.losses_now = training, losses_now
         self.check_seconds = self.seconds = 0.0
 
     @property
@@ -74,16 +78,41 @@ class Recovery:
         """The time of a training step."""
         return self._training.step_seconds
 
-    def find_rate(self, w: Tensor) -> float | None:
-        """Return the best relative rate for the network with the weights w, (p,)."""
+    def find_rate(
+        self,
+        w: Tensor,
+        before: float,
+        *,
+        steps: int = TEST_STEPS,
+        tested: Callable[[], None] | None = None,
+    ) -> float | None:
+        """Return the relative rate for the network with the weights w, (p,).
+
+        Args:
+            w: the weights.
+            before: their held-out loss.
+            steps: the steps with each rate.
+            tested: called after each test of a rate.
+        """
 
         def loss_at(rate: float) -> float:
-            found = self.worth(w, steps=TEST_STEPS, rate=rate).mean
+            found = self.worth(w, steps=steps, rate=rate).mean
             logger.info("relative rate %.2g: held-out loss %.4g after %d steps", rate, found,
-                        TEST_STEPS)  # fmt: skip
+                        steps)  # fmt: skip
+            if tested is not None:
+                tested()
             return found
 
-        return find_rate(loss_at)
+        return find_rate(loss_at, before)
+
+    def time_step(self) -> float:
+        """Return the seconds of a step, from a short training that is undone."""
+        self.worth(self._weights.vector(), steps=TIMED_STEPS, rate=SLOWEST)
+        return self.step_seconds
+
+    def use_batch(self, batch: int) -> None:
+        """Train on smaller batches from now on."""
+        self._training.use_batch(batch)
 
     def worth(self, w: Tensor, *, steps: int, rate: float) -> PartLosses:
         """Return the losses after some steps from the weights w, (p,), which are then undone."""
@@ -91,7 +120,7 @@ class Recovery:
             self._weights.assign(w)
             self._train(self._masks(w != 0), steps=steps, rate=rate, key=TEST_KEY)
             began = time.perf_counter()
-            losses = self._losses_now()
+            losses = self.losses_now()
             self.check_seconds = time.perf_counter() - began
             return losses
 
@@ -113,10 +142,10 @@ class Recovery:
             key: the number of the stage, which determines the order of the samples.
             progress: called after each step.
         """
-        before, start, masks = self._losses_now(), Snapshot(self._model), self._masks(kept)
+        before, start, masks = self.losses_now(), Snapshot(self._model), self._masks(kept)
         try:
             self._train(masks, steps=steps, rate=rate, key=key, progress=progress)
-            after = self._losses_now()
+            after = self.losses_now()
         except BaseException:
             start.restore()
             raise
@@ -125,7 +154,7 @@ class Recovery:
             start.restore()
             logger.info("recovery does not help: held-out loss %.4g, %.4g before", after.mean,
                         before.mean)  # fmt: skip
-        return Recovered(before, after if helped else before, helped, steps)
+        return Recovered(before, after if helped else before, helped, steps, self._training.task)
 
     def _train(
         self, masks: Masks, *, steps: int, rate: float, key: int, progress: Progress | None = None

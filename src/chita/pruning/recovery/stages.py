@@ -13,29 +13,26 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.losses import Loss
+from chita.model.named_losses import DISTILL_MSE
 from chita.model.weights import Weights
-from chita.pruning.budget import SPARE, Costs, Plan, divide_steps, parse_budget
+from chita.pruning.budget import Costs, Plan, parse_budget
 from chita.pruning.calibration import Calibration
-from chita.pruning.config import SCHEDULE, PruneConfig
+from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
-from chita.pruning.options import DISTILL_MSE
-from chita.pruning.recovery.objective import lesson_for, treats_as_features
+from chita.pruning.recovery.objective import tasks_for, treats_as_features
+from chita.pruning.recovery.planning import Clock, Pace, Planner
 from chita.pruning.recovery.pool import first_batches
 from chita.pruning.recovery.rate import SLOWEST
 from chita.pruning.recovery.recovery import Recovered, Recovery
+from chita.pruning.recovery.snapshot import Snapshot
 from chita.pruning.recovery.training import Progress, RecoveryTraining
-from chita.pruning.schedule import sparsities
 from chita.solver.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
-FREE = 0.03  # the part of the increase of the held-out loss that counts as almost nothing
-BISECTIONS = 5
 SLOWER = 3.0  # divides the rate after a training that did not help
 FASTER = 1.5  # multiplies it after one that did, up to the rate of the plan
-BEHIND = 0.9  # the remaining steps are reduced if less than this share of them fits
 AGAIN = 0.3  # the share of its steps with which the last training is repeated
-FLOOR_STAGES = 6  # additional stages in which the search for a floor bisects
 
 
 class StageRecovery:
@@ -51,8 +48,9 @@ class StageRecovery:
         ranks: the ranks that share each batch.
 
     Attributes:
+        samples: the number of samples that are trained on.
+        task: the name of the task that is trained on.
         rate: the rate of the next training.
-        contests: the sparsities at which candidates are compared before the first stage.
         plan: the plan; None before `make_plan` or `load_state`.
     """
 
@@ -71,24 +69,42 @@ class StageRecovery:
         assert first is not None  # calibration has read samples
         squares = config.loss == DISTILL_MSE or treats_as_features(first, loss)
         most = parse_budget("budget", config.budget).samples
-        lesson = lesson_for(
+        tasks = tasks_for(
             model,
             lambda: first_batches(data.stream.one_pass(), most),
             first,
             data.loss,
             squares=squares,
+            labelled=not config.distills,
             at_once=data.at_once,
             place=weights.device,
         )
-        self._config, self._pool, self._ranks = config, lesson.pool, ranks
+        self._model, self._config = model, config
         pruned = [weight.parameter for weight in weights]
-        training = RecoveryTraining(model, pruned, lesson, ranks=ranks, seed=config.seed)
-        self._recovery = Recovery(model, weights, training, held_out.losses_now)
+        self._by_task = {
+            task.name: Recovery(
+                model,
+                weights,
+                RecoveryTraining(model, pruned, task, ranks=ranks, seed=config.seed),
+                held_out.losses_now,
+            )
+            for task in tasks
+        }
         self._losses = held_out.losses
+        self.samples = tasks[0].pool.samples
+        self._planner = Planner(config, tasks[0].pool, held_out.screening_losses, ranks)
+        self.task = tasks[0].name
         self.rate = SLOWEST
-        self.contests: list[float] = []
-        self._started: tuple[float, int] | None = None  # when, and after how many stages
+        self._costs: Costs | None = None  # unknown in a run that was resumed
+        self._pace: Pace | None = None  # unknown before the second stage of this call
+        self._started: Clock | None = None  # at the first stage of this call
+        self._taken = 0  # training steps since then
+        self._full: Plan  # the plan at that time, without reductions
         self.plan: Plan | None = None
+
+    @property
+    def _recovery(self) -> Recovery:
+        return self._by_task[self.task]
 
     @property
     def planned(self) -> Plan:
@@ -97,7 +113,12 @@ class StageRecovery:
         return self.plan
 
     def make_plan(
-        self, pruned_to: Callable[[float], Tensor], *, entrants: int, began: float
+        self,
+        pruned_to: Callable[[float], Tensor],
+        *,
+        entrants: int,
+        began: float,
+        expect: Callable[[float], None],
     ) -> None:
         """Find the first sparsity and the rate, and divide the budget among the stages.
 
@@ -105,78 +126,66 @@ class StageRecovery:
             pruned_to: sparsity -> the weights, pruned by their size without an update, (p,).
             entrants: the candidates that are compared after some training.
             began: when the run began, by `time.perf_counter`.
+            expect: called with an estimate of the remaining time after each test of a rate.
 
         Raises:
             ChitaError: the budget does not suffice for one step, or no rate gives a finite loss.
         """
-        config = self._config
-        start = self._first_sparsity(pruned_to)
-        middle = sparsities(
-            config.schedule or SCHEDULE, float(config.sparsity), stages=3, start=start, hold=0.0
-        )[1]
-        self.contests = [middle, float(config.sparsity)]
-        rate = self._recovery.find_rate(pruned_to(middle))
+        self._planner.find_sparsities(pruned_to)
+        w = pruned_to(self._planner.tested)
+
+        def tested() -> None:
+            expect(self._planner.expected(self._measured_costs(entrants), began))
+
+        seconds, before = self._recovery.time_step(), self._planner.batch_now
+        self._use_batch(self._planner.batch(seconds))
+        steps = self._planner.test_steps(seconds * self._planner.batch_now / before)
+        rate = self._recovery.find_rate(w, self._losses(w).mean, steps=steps, tested=tested)
         if rate is None:
             raise ChitaError(
                 f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
                 "loss that is not finite; check the data, or give recover=False"
             )
-        costs = Costs(
-            self._recovery.step_seconds, self._recovery.check_seconds, entrants, config.stages
-        )
-        steps = self._steps(costs, began)
-        stages, searched = costs.stages_for(steps), 0 if config.floor is None else FLOOR_STAGES
-        # Any stage of a search for a floor may be the last one.
-        even = [max(steps // (stages + searched), 1)] * (stages + searched)
-        rising = sparsities(
-            config.schedule or SCHEDULE,
-            float(config.sparsity),
-            stages=stages,
-            start=start,
-            hold=config.hold,
-        )
         self.rate = rate
-        self.plan = Plan(
-            rate,
-            rising + [float(config.sparsity)] * searched,
-            even if searched else divide_steps(steps, stages),
-            costs.probe_steps(steps),
+        self._costs = self._measured_costs(entrants)
+        self.plan = self._planner.plan(rate, self._costs, began)
+
+    def _use_batch(self, batch: int) -> None:
+        """Train on batches of this size, on all tasks."""
+        if batch != self._planner.batch_now:
+            for recovery in self._by_task.values():
+                recovery.use_batch(batch)
+
+    def _measured_costs(self, entrants: int) -> Costs:
+        return Costs(
+            self.step_seconds,
+            self._recovery.check_seconds,
+            entrants,
+            self._config.stages,
+            tasks=len(self._by_task),
         )
-        logger.info("%s, %d steps of %.3g s", self.plan, steps, costs.step)
 
-    def _steps(self, costs: Costs, began: float) -> int:
-        """Return the training steps that the budget allows, the same on all ranks."""
-        budget = parse_budget("budget", self._config.budget)
-        useful = budget.useful_steps(self._pool.samples, self._pool.batch)
-        if math.isinf(budget.seconds):
-            return useful
-        elapsed = time.perf_counter() - began
-        affordable = costs.affordable_steps(SPARE * budget.seconds - elapsed)
-        steps = self._ranks.from_first(lambda: min(useful, affordable))
-        if steps < 1:
-            raise ChitaError(
-                f"budget={self._config.budget!r} is too small for one stage: reading the data and "
-                f"the range test took {elapsed:.1f} s, and a training step takes {costs.step:.2g} "
-                f"s; give at least {2 * elapsed + costs.seconds(10):.1f} seconds, or recover=False"
-            )
-        return steps
+    @property
+    def step_seconds(self) -> float:
+        """The time of a training step."""
+        return self._recovery.step_seconds
 
-    def _first_sparsity(self, pruned_to: Callable[[float], Tensor]) -> float:
-        """Return the highest sparsity that costs almost nothing, between `start` and the target.
+    def refine_plan(self, stage_seconds: float, began: float) -> None:
+        """Plan again after the candidates were compared, which shows what a stage costs.
 
-        The cost is the increase of the held-out loss, relative to that at the target.
+        Args:
+            stage_seconds: the time of the gradients and the solves of a stage.
+            began: when the run began, by `time.perf_counter`.
         """
-        lowest, highest = min(self._config.start, self._config.sparsity), self._config.sparsity
-        dense = self._losses(pruned_to(0.0)).mean
-        most = self._losses(pruned_to(highest)).mean
-        limit = dense + (FREE * (most - dense) if most > dense else 0.0)
-        for _ in range(BISECTIONS):
-            between = (lowest + highest) / 2
-            if self._losses(pruned_to(between)).mean <= limit:
-                lowest = between
-            else:
-                highest = between
-        return float(lowest)
+        assert self._costs is not None  # since `make_plan`
+        self._costs = replace(self._costs, stage=stage_seconds, contests=0)
+        # The comparison may have used up the time; the target must be reached nevertheless.
+        self.plan = self._planner.plan(self.planned.rate, self._costs, began, least=1)
+
+    @property
+    def contests(self) -> list[float]:
+        """The sparsities at which candidates are compared before the first stage."""
+        return [self._planner.tested, float(self._config.sparsity)]
 
     def worth(self) -> LossesOf:
         """Return the losses after a few training steps from some weights, (p,)."""
@@ -199,14 +208,38 @@ class StageRecovery:
             progress: called after each step.
         """
         steps, last = self.steps(stage), stage >= len(self.planned.steps)
-        found = self._recovery.run(kept, steps=steps, rate=self.rate, key=stage, progress=progress)
+        found = self._train(kept, steps, stage, progress)
         if last and not found.kept:
             self.rate /= SLOWER
             shorter = max(1, int(AGAIN * steps))
             again = self._recovery.run(kept, steps=shorter, rate=self.rate, key=stage)
             found = replace(again, steps=steps + shorter)
         self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
+        self._taken += found.steps
         return found
+
+    def _train(self, kept: Tensor, steps: int, stage: int, progress: Progress | None) -> Recovered:
+        """Train on the task of the run; the first stage tries both and decides between them.
+
+        The first network is almost dense. If its loss falls further on the labels than on the
+        answers of the dense network, the labels teach something that this network does not. Later,
+        the loss would favour labels even where the accuracy does not: outputs that imitate others
+        at a high temperature are less confident.
+        """
+        start = Snapshot(self._model)
+        found = self._recovery.run(kept, steps=steps, rate=self.rate, key=stage, progress=progress)
+        if stage > 1 or not self.planned.tries_tasks:
+            return found
+        end, (task, other) = Snapshot(self._model), self._by_task
+        start.restore()
+        tried = self._by_task[other].run(kept, steps=steps, rate=self.rate, key=stage)
+        logger.info("held-out loss after training on %s: %.4g, on %s: %.4g", task,
+                    found.after.mean, other, tried.after.mean)  # fmt: skip
+        if tried.after.surely_below(found.after):
+            self.task, found = other, tried
+        else:
+            end.restore()
+        return replace(found, steps=2 * steps)
 
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
@@ -217,19 +250,21 @@ class StageRecovery:
             stage: the number of finished stages.
             began: when the run began, by `time.perf_counter`.
         """
-        now, steps = time.perf_counter(), self.planned.steps
+        now, trained = time.perf_counter(), self.seconds
         if self._started is None:
-            self._started = (now, stage)
+            self._started, self._full = Clock(now, stage, trained), self.planned
             return
-        start, first = self._started
-        left, pace = sum(steps[stage:]), (now - start) / max(sum(steps[first:stage]), 1)
-        time_left = SPARE * parse_budget("budget", self._config.budget).seconds - (now - began)
-        # The ranks measure different times, but must take the same steps.
-        share = self._ranks.from_first(lambda: max(time_left, 0.0) / max(pace * left, 1e-9))
-        if share < BEHIND:
-            shorter = [max(1, int(share * each)) for each in steps[stage:]]
-            self.plan = replace(self.planned, steps=steps[:stage] + shorter)
-            logger.info("the run is late: %d of %d training steps are left", sum(shorter), left)
+        self._pace = self._started.pace(Clock(now, stage, trained), self._taken)
+        shorter = self._planner.shortened(self._full, stage, self._pace, now - began)
+        taken = self.planned.steps[:stage]
+        self.plan = replace(shorter, steps=taken + shorter.steps[stage:])
+
+    def expected(self, stage: int) -> float:
+        """Return about how long the stages after `stage` finished ones take, in seconds."""
+        steps = self.planned.steps[stage:]
+        if self._pace is not None:
+            return sum(steps) * self._pace.step + len(steps) * self._pace.stage
+        return math.nan if self._costs is None else self._costs.seconds(sum(steps))
 
     def steps(self, stage: int) -> int:
         """Return the training steps of a stage, from 1."""
@@ -239,12 +274,14 @@ class StageRecovery:
     @property
     def seconds(self) -> float:
         """The time of all training so far, that of candidates and tests included."""
-        return self._recovery.seconds
+        return sum(recovery.seconds for recovery in self._by_task.values())
 
     def state(self) -> dict[str, Any]:
         """Return the plan, ready for JSON."""
-        return {"plan": asdict(self.planned), "rate": self.rate}
+        return {"plan": asdict(self.planned), "rate": self.rate, "task": self.task}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue with a plan that `state` returned."""
-        self.plan, self.rate = Plan(**state["plan"]), state["rate"]
+        self.plan, self.rate, self.task = Plan(**state["plan"]), state["rate"], state["task"]
+        if self.plan.batch is not None:
+            self._use_batch(self.plan.batch)

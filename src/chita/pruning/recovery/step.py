@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,6 @@ class RecoveryStep(TrainingStep):
         super().__init__(model, parameters)
         self._objective, self._form = objective, example.content
         self._place = device_of(model)
-        self._autocast = _has_bfloat16(self._place) and _worth_casting(parameters)
 
     def forward_backward(self, *batch: Tensor) -> Tensor:
         """Accumulate gradients, and return the loss.
@@ -49,12 +48,21 @@ class RecoveryStep(TrainingStep):
         """
         tensors = iter(batch)
         content = map_tensors(lambda _: _fast_format(next(tensors)), self._form)
-        with torch.autocast(
-            self._place.type, torch.bfloat16, enabled=self._autocast, cache_enabled=False
-        ):
+        with fast_arithmetic(self._place, self.parameters):
             loss = self._objective(self.model, Batch(content, len(batch[0])))
         loss.backward()  # type: ignore[no-untyped-call]
         return loss.detach()
+
+
+def fast_arithmetic(place: torch.device, parameters: Iterable[nn.Parameter]) -> torch.autocast:
+    """Return a context in which a model of float32 parameters runs in bfloat16 where that pays.
+
+    Args:
+        place: the device of the model.
+        parameters: its parameters.
+    """
+    pays = _has_bfloat16(place) and _worth_casting(list(parameters))
+    return torch.autocast(place.type, torch.bfloat16, enabled=pays, cache_enabled=False)
 
 
 def _has_bfloat16(place: torch.device) -> bool:

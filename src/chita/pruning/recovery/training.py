@@ -13,8 +13,8 @@ from chita.model.batch import Batch, tensors_of
 from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
 from chita.model.seeds import drawing, generator_of, seed_of
-from chita.model.training_step import Pass, average, fastest
-from chita.pruning.recovery.objective import Lesson
+from chita.model.training_step import Pass, average, average_gradients, fastest
+from chita.pruning.recovery.objective import RecoveryTask
 from chita.pruning.recovery.step import RecoveryStep
 from chita.pruning.recovery.updates import Masks, RelativeAdam, rate_at, relative_scales
 from chita.solver.ranks import ALONE, Ranks
@@ -33,11 +33,12 @@ class RecoveryTraining:
     Args:
         model: the pruned model.
         pruned: the parameters that masks apply to; they are trained even if they are frozen.
-        lesson: the samples and their loss.
+        task: the samples and their loss.
         ranks: the ranks that share each batch.
         seed: the seed of the order of the samples.
 
     Attributes:
+        task: the name of the task.
         parameters: the parameters that are trained.
         step_seconds: the time that a step took on average; 0 before the first one.
     """
@@ -46,12 +47,12 @@ class RecoveryTraining:
         self,
         model: nn.Module,
         pruned: Sequence[nn.Parameter],
-        lesson: Lesson,
+        task: RecoveryTask,
         *,
         ranks: Ranks = ALONE,
         seed: int = 0,
     ) -> None:
-        self._model, self._lesson = model, lesson
+        self._model, self._task, self.task = model, task, task.name
         self._ranks, self._seed = ranks, seed
         trainable = [p for p in model.parameters() if p.requires_grad and p.is_floating_point()]
         self.parameters = list(dict.fromkeys([*trainable, *pruned]))
@@ -78,7 +79,7 @@ class RecoveryTraining:
             progress: called after each step.
         """
         place = device_of(self._model)
-        batches = self._lesson.draw(generator_of(self._seed, key), self._ranks)
+        batches = self._task.draw(generator_of(self._seed, key), self._ranks)
         counted = max(1, int(LAST * steps))
         began = 0.0
         with self._training(), drawing(seed_of(self._seed, key, self._ranks.rank), place):
@@ -98,16 +99,22 @@ class RecoveryTraining:
         average(self._ranks, [b for b in self._model.buffers() if b.is_floating_point()])
         return float(self._ranks.sum(total)) / (counted * self._ranks.size)
 
+    def use_batch(self, batch: int) -> None:
+        """Train on smaller batches from now on."""
+        self._task.pool.batch = batch
+        self._step = None  # a CUDA graph has the shapes of the batches before
+
     def _gradients(self, batch: Batch) -> Tensor:
         """Compute the gradients of a batch, averaged over the ranks, and return its loss."""
         tensors = tensors_of(batch.content)
-        for layer in self._batch_norm:
-            layer.train(batch.size > 1)  # one sample has no statistics
+        if self._batch_norm and self._batch_norm[0].training != (batch.size > 1):
+            for layer in self._batch_norm:
+                layer.train(batch.size > 1)  # one sample has no statistics
         if self._step is None:
-            step = RecoveryStep(self._model, self.parameters, self._lesson.objective, batch)
-            self._step = fastest(step, *tensors) if self._lesson.pool.uniform else step
+            step = RecoveryStep(self._model, self.parameters, self._task.objective, batch)
+            self._step = fastest(step, *tensors) if self._task.pool.uniform else step
         loss = self._step(*tensors)
-        average(self._ranks, [p.grad for p in self.parameters if p.grad is not None])
+        average_gradients(self._ranks, self.parameters)
         return loss
 
     @contextmanager

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_function_or_none, is_seed, require
 from chita.model.accuracy import count_right
+from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
-from chita.model.distill import distilled
+from chita.model.distill import default_loss, distilled
 from chita.model.forward import convolution_trials
 from chita.model.losses import Loss, cross_entropy, mean_loss
+from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
 from chita.pruning.config import kept_weights
-from chita.pruning.options import check_loss, count
+from chita.pruning.options import count
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
 from chita.solver.constraints.constraint import hard_threshold
+from chita.solver.precision import without_autocast
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 
+@without_autocast()  # also of the dense outputs, which "distill" compares with
 def sensitivity(
     model: nn.Module,
-    batches: Iterable[Any],
+    batches: Any,
     *,
     loss: Loss | str | None = None,
     sparsities: Sequence[float] = LADDER,
@@ -45,8 +49,9 @@ def sensitivity(
     Args:
         model: any trained module; its device is used.
         batches: calibration data, as for `chita.prune`.
-        loss: loss(outputs, targets) -> scalar; the cross-entropy by default. "distill" and
-            "distill-mse" are the divergence from the dense outputs, as for `chita.prune`.
+        loss: a name such as "mse", a loss of torch.nn or a function, as for `chita.prune`; the
+            cross-entropy by default. "distill" and "distill-mse" are the divergence from the dense
+            outputs.
         sparsities: the ladder, in increasing order, each in (0, 1).
         samples: the largest number of samples to use.
         include: glob pattern(s) of parameter names, instead of the weights of Linear and
@@ -67,16 +72,20 @@ def sensitivity(
     check_model(model)
     weights = Weights(model, include, exclude)
     check_finite(weights)
-    stream = SampleStream(batches, seed=seed)
-    if isinstance(loss, str):
-        check_loss("loss", loss)
+    function = resolve_loss(loss)
+    if loss is None:
+        loss = default_loss(model, batches)
+    stream: SampleStream
+    if isinstance(loss, str) and loss in DISTILLED:
         stream, dense_network = distilled(model, batches, loss, seed)
-        loss = dense_network.divergence
+        function = dense_network.divergence
+    else:
+        stream = SampleStream(batches, seed, spec=InputSpec.of(model))
     samples = stream.count(samples)
     fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)
     with convolution_trials(False):
-        dense = _score(model, fixed, loss)
+        dense = _score(model, fixed, function)
         if not math.isfinite(dense.loss):
             raise ChitaError(f"the loss of the dense model is {dense.loss}; it must be finite")
         curves: list[LayerCurve] = []
@@ -84,7 +93,7 @@ def sensitivity(
             scores: list[Score] = []
             for sparsity in ladder:
                 with weights.temporarily(_pruned(weights, weight, sparsity)):
-                    scores.append(_score(model, fixed, loss))
+                    scores.append(_score(model, fixed, function))
                 if progress is not None:
                     progress(len(curves) * len(ladder) + len(scores), total)
             shape = tuple(weight.parameter.shape)
@@ -104,7 +113,7 @@ def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
     what = f"increasing numbers in (0, 1), such as {list(LADDER[:3])}"
     try:
         ladder = tuple(float(sparsity) for sparsity in sparsities)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ChitaError(f"sparsities must be {what}, got {sparsities!r}") from None
     rising = all(a < b for a, b in zip((0.0, *ladder), (*ladder, 1.0), strict=True))
     require("sparsities", list(ladder), lambda given: bool(given) and rising, what)

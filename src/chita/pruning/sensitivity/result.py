@@ -8,6 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from chita.pruning.result_rows import json_safe
+from chita.report.html_table import as_html
+from chita.report.tables import Table, as_text, compact_table
 
 BROKEN = 1e30  # replaces a loss that is not finite: larger than any other, and can be added
 
@@ -87,3 +89,25 @@ class SensitivityResult:
             "seconds": self.seconds,
             "rows": self.rows(),
         }
+
+    def __str__(self) -> str:
+        return as_text(sensitivity_table(self))
+
+    def _repr_html_(self) -> str:
+        return as_html(sensitivity_table(self))
+
+
+def sensitivity_table(result: SensitivityResult) -> Table:
+    """Return a table of the loss with each layer at each sparsity."""
+    dense = result.dense
+    accuracy = "" if dense.accuracy is None else f", accuracy {dense.accuracy:.2f} %"
+    title = f"loss on {result.samples:,} samples with one layer pruned"
+    table = compact_table(f"{title} (dense {dense.loss:.3g}{accuracy})")
+    table.add_column("layer")
+    table.add_column("weights", justify="right")
+    for sparsity in result.sparsities:
+        table.add_column(f"{sparsity:.3g}", justify="right")
+    for layer in result.layers:
+        losses = (f"{score.loss:.3g}" for score in layer.scores)
+        table.add_row(layer.name, f"{layer.weights:,}", *losses)
+    return table

@@ -1,4 +1,4 @@
-"""Sensitivity as a table and as a figure."""
+"""Sensitivity as a figure."""
 
 from __future__ import annotations
 
@@ -6,23 +6,6 @@ from pathlib import Path
 
 from chita.pruning.sensitivity.result import SensitivityResult
 from chita.report.figures import new_figure, write_figure
-from chita.report.tables import Table, compact_table
-
-
-def sensitivity_table(result: SensitivityResult) -> Table:
-    """Return a table of the loss with each layer at each sparsity."""
-    dense = result.dense
-    accuracy = "" if dense.accuracy is None else f", accuracy {dense.accuracy:.2f} %"
-    title = f"loss on {result.samples:,} samples with one layer pruned"
-    table = compact_table(f"{title} (dense {dense.loss:.3g}{accuracy})")
-    table.add_column("layer")
-    table.add_column("weights", justify="right")
-    for sparsity in result.sparsities:
-        table.add_column(f"{sparsity:.3g}", justify="right")
-    for layer in result.layers:
-        losses = (f"{score.loss:.3g}" for score in layer.scores)
-        table.add_row(layer.name, f"{layer.weights:,}", *losses)
-    return table
 
 
 def draw_sensitivity(path: Path, result: SensitivityResult, *, title: str) -> None:

@@ -1,0 +1,98 @@
+"""Choose where the samples and the outputs of blocks are stored, within the memory budget.
+
+A run needs the moments of one group of layers, the vectors of one solve, the calibration samples,
+and the outputs of one block for all of them. The last two are stored in memory or in files. If even
+files have too little space, the outputs are computed again for each group of layers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import torch
+
+from chita.errors import ChitaError
+from chita.model.batch import Batch, bytes_of
+from chita.model.layers import Axes
+from chita.model.sections import Group, Sections
+from chita.pruning.block_by_block.stage_samples import StageSamples
+from chita.pruning.block_by_block.stored_pieces import InMemory, OnDisk
+from chita.solver.matrix.memory import FACTOR_ENTRY, format_bytes, free_bytes, resident_bytes
+from chita.solver.matrix.plan import LIBRARIES, probe_disk
+
+logger = logging.getLogger(__name__)
+
+SQUARES = 4  # matrices of the size of a moment: the sum, a product, and two of a solve
+VECTORS = 10  # float64 vectors over the weights of a layer in a solve
+FILLED = 0.6  # the largest fraction of the free memory for the samples, without a given budget
+
+
+def group_bytes(group: Group, axes: Mapping[str, Axes]) -> int:
+    """Return the bytes that the moments of a group and the solves of its layers need."""
+    sizes = [_moment_entries(axes[shared.weights[0].name]) for shared in group]
+    layers = [weight.stop - weight.start for shared in group for weight in shared.weights]
+    entries = sum(sizes) + (SQUARES - 1) * max(sizes) + VECTORS * max(layers)
+    return FACTOR_ENTRY * entries
+
+
+def _moment_entries(axes: Axes) -> int:
+    inputs = axes.inputs_before * axes.inputs_after * axes.kernel
+    return axes.groups * inputs**2
+
+
+def store_samples(
+    pieces: Iterable[Batch],
+    sections: Sections,
+    axes: Mapping[str, Axes],
+    *,
+    samples: int,
+    sample: Batch,
+    budget: int | None,
+    device: torch.device,
+) -> StageSamples:
+    """Read the samples of a stage, and store them where there is space.
+
+    Args:
+        pieces: the samples.
+        sections: the sections of the network.
+        axes: the axes of each prunable weight, by name.
+        samples: the number of samples.
+        sample: one of them.
+        budget: the bytes that the process may use in total; None for most of the free memory.
+        device: the device of the model.
+
+    Raises:
+        ChitaError: the budget is too small.
+    """
+    work = LIBRARIES + max(group_bytes(g, axes) for groups in sections.groups for g in groups)
+    each = bytes_of(sample.content) // sample.size
+    data, states = samples * each, samples * sections.output_bytes
+    free = _free(budget, device)
+    if free is None or work + data + states <= free:
+        return StageSamples(pieces, InMemory(), InMemory())
+    if budget is not None and work > free:
+        raise ChitaError(_too_little(budget, work, resident_bytes(device)))
+    if data + states <= probe_disk().free:
+        where, stored = "written to files", StageSamples(pieces, OnDisk(), OnDisk())
+    elif budget is None or work + data <= free:
+        where, stored = "computed again for each group", StageSamples(pieces, InMemory(), None)
+    else:
+        raise ChitaError(_too_little(budget, work + data, resident_bytes(device)))
+    logger.info("the outputs of a block (%s) are %s", format_bytes(states), where)
+    return stored
+
+
+def _too_little(budget: int, needed: int, used: int) -> str:
+    return (
+        f"memory={format_bytes(budget)} is too little: at least {format_bytes(used + needed)} are "
+        f"needed, of which the process already uses {format_bytes(used)}; give more memory or "
+        "fewer samples, or exclude the largest layers"
+    )
+
+
+def _free(budget: int | None, device: torch.device) -> int | None:
+    if budget is not None:
+        return budget - resident_bytes(device)
+    free = free_bytes(device)
+    return None if free is None else int(FILLED * free)

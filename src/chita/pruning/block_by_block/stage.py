@@ -1,0 +1,118 @@
+"""A stage that prunes block by block, for methods that use the inputs of layers.
+
+The inputs of a block are measured behind blocks that are pruned already. Each lambda that a stage
+tries is therefore a sweep over the whole network.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+
+from torch import Tensor
+
+from chita.curvature.layer_inputs import measurable_layers
+from chita.model.sections import Sections, find_sections
+from chita.model.weights import weight_axes
+from chita.pruning.block_by_block.layer_solver import LayerSolver
+from chita.pruning.block_by_block.plan import store_samples
+from chita.pruning.block_by_block.sweep import Sweep, Swept
+from chita.pruning.block_by_block.swept_problem import SweptProblem
+from chita.pruning.rank_agreement import copy_from_first
+from chita.pruning.result_rows import StageRow
+from chita.pruning.setup import Setup
+from chita.pruning.stage import Stage
+from chita.solver.solve import Solution
+
+RIDGES = 6  # lambdas that a search tries, about
+
+
+class BlockStage(Stage):
+    """Runs the stages of a run, each block by block.
+
+    Args:
+        setup: the parts of the run.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._axes = weight_axes(setup.model, setup.weights)
+
+    def solve(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
+        """Prune the model block by block; see `Stage.solve`."""
+        setup, k = self._setup, self._setup.supports.kept(sparsity)
+        sweep = self._sweep(number, k)
+        outcome: Solution | Swept
+        if self._searches:
+            plain = setup.problem(setup.without_curvature(w0), w0, k)
+            chosen = self._choose(SweptProblem(plain, sweep, setup.weights), k, number)
+            kept, choice_loss = self._apply(number, chosen)
+            outcome, ridge = chosen.choice.solution, chosen.choice.ridge
+            why, trials = chosen.why, [trial.to_dict() for trial in chosen.trials]
+        else:  # without copies of all weights
+            ridge = setup.config.given_ridge or 0.0
+            outcome = sweep.run(setup.space.first.apply(setup.policy.formulation), ridge)
+            kept, choice_loss, why, trials = outcome.kept, None, "", []
+            self._take_from_first(kept)
+        row = StageRow(
+            stage=number,
+            sparsity=sparsity,
+            kept=k,
+            ridge=ridge if setup.method.takes_ridge else None,
+            objective=None,
+            loss=None,
+            held_out_loss=None,
+            iterations=outcome.iterations,
+            converged=outcome.converged,
+            jitter=outcome.jitter,
+            gradient_seconds=sweep.measure_seconds,
+            solve_seconds=0.0,
+            candidate=setup.space.first,
+            choice_loss=choice_loss,
+            why=why,
+            candidates=trials,
+        )
+        return row, kept
+
+    @cached_property
+    def _sections(self) -> Sections:
+        """The sections of the network, found before the first stage."""
+        setup = self._setup
+        layers = measurable_layers(setup.model, setup.weights)
+        assert setup.sample is not None  # the run reads samples
+        return find_sections(setup.model, layers, setup.sample.to(setup.weights.device))
+
+    def _sweep(self, number: int, k: int) -> Sweep:
+        """Read the samples of stage `number`, which keeps k weights, and return its sweep."""
+        setup, sampled, began = self._setup, self._setup.curvature.sampled, time.perf_counter()
+        setup.forecast.begin("reading samples")
+        assert setup.sample is not None
+        samples = store_samples(
+            sampled.stream.pieces(sampled.samples, sampled.stream.at_once()),
+            self._sections,
+            self._axes,
+            samples=sampled.samples,
+            sample=setup.sample,
+            budget=setup.config.memory_bytes,
+            device=setup.weights.device,
+        )
+        sweeps = RIDGES if setup.config.given_ridge is None else 1
+
+        def report(activity: str, done: float) -> None:
+            setup.forecast.begin(activity)
+            if done:
+                setup.forecast.count_share(min(done / sweeps, 1.0), began)
+                setup.forecast.announce(*setup.describe(len(setup.config.plan())))
+
+        solver = LayerSolver(setup.method, setup.supports, self._axes)
+        names = [weight.name for weight in setup.weights]
+        counts = dict(zip(names, setup.supports.layer_counts(k), strict=True))
+        return Sweep(self._sections, setup.weights, samples, solver, counts, report, number)
+
+    def _take_from_first(self, kept: Tensor) -> None:
+        """Give all ranks the weights of rank 0, and those that it keeps, (p,) bool."""
+        setup = self._setup
+        if setup.ranks.size > 1:
+            w = setup.weights.vector()
+            copy_from_first(setup.ranks, [w, kept])
+            setup.weights.assign(w)

@@ -1,0 +1,136 @@
+"""The plan of a run with recovery: its sparsities, stages and steps, and what makes it shorter."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+
+from chita.errors import ChitaError
+from chita.pruning.budget import BUDGETS
+from chita.pruning.recovery.planning import FLOOR_STAGES, FREE, Clock, first_estimate
+from tests.support.messages import naming
+from tests.support.planned import planned, setup_of, trained
+from tests.support.pruning import same, snapshot
+
+
+@pytest.mark.parametrize("options", [{}, {"stages": 3}, {"method": "magnitude", "recover": True}])
+def test_the_plan_rises_to_the_target_and_uses_all_steps(options: dict[str, Any]) -> None:
+    setup = setup_of(**options)
+    before = snapshot(setup.model)
+    plan = planned(setup).planned
+    assert same(snapshot(setup.model), before)
+    assert len(plan.sparsities) == len(plan.steps) == options.get("stages", 5)
+    assert all(one <= other for one, other in pairwise(plan.sparsities))
+    assert plan.sparsities[-1] == 0.8
+    assert sum(plan.steps) == 300
+    assert 0 < plan.rate < 1
+
+
+def test_the_first_sparsity_costs_almost_nothing() -> None:
+    """By the true losses: the next sparsities of a fine grid cost more."""
+    setup = setup_of()
+    start = planned(setup).planned.sparsities[0]
+
+    def cost(sparsity: float) -> float:
+        return setup.held_out.losses(setup.pruned_to(sparsity)).mean
+
+    limit = cost(0.0) + FREE * (cost(0.8) - cost(0.0))
+    assert cost(start) <= limit
+    assert cost(start + 0.1) > limit
+    assert 0 <= start < 0.8
+
+
+def test_a_target_that_costs_nothing_is_reached_at_once() -> None:
+    model: Any = trained()
+    with torch.no_grad():
+        model[0].weight[:6] = 0
+    plan = planned(setup_of(model=model, sparsity=0.2)).planned
+    assert plan.sparsities[0] == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_plan_does_not_depend_on_the_clock_for_steps() -> None:
+    assert planned(setup_of()).planned == planned(setup_of()).planned
+
+
+def test_candidates_are_compared_where_they_matter() -> None:
+    recovery = planned(setup_of())
+    middle, target = recovery.contests
+    assert recovery.planned.sparsities[0] < middle < target == 0.8
+
+
+def test_a_run_that_is_late_is_shortened() -> None:
+    recovery = planned(setup_of(budget=60))
+    before = recovery.planned
+    recovery.keep_pace(0, time.perf_counter())
+    recovery.keep_pace(1, time.perf_counter())
+    assert recovery.planned == before
+    recovery.keep_pace(1, time.perf_counter() - 1000)  # no time is left
+    assert recovery.planned.steps == [before.steps[0], *[1] * (len(before.steps) - 1)]
+    recovery.keep_pace(1, time.perf_counter())  # the run has caught up
+    assert recovery.planned == before
+    recovery.keep_pace(1, time.perf_counter() - 1000)
+    assert recovery.planned.sparsities == before.sparsities
+
+
+def test_gradients_and_solves_leave_less_time_for_training() -> None:
+    recovery = planned(setup_of(budget=60))
+    before, began = sum(recovery.planned.steps), time.perf_counter()
+    recovery.refine_plan(0.0, began)
+    assert sum(recovery.planned.steps) >= before  # the candidates have been compared
+    recovery.refine_plan(10.0, began)
+    assert len(recovery.planned.steps) <= 5
+    assert sum(recovery.planned.steps) < before
+    recovery.refine_plan(0.0, began - 100)  # no time is left
+    assert (recovery.planned.steps, recovery.planned.sparsities) == ([1], [0.8])
+    steps = planned(setup_of())
+    unchanged = steps.planned
+    steps.refine_plan(10.0, began)
+    assert steps.planned == unchanged  # a budget of steps does not depend on the clock
+
+
+def test_the_pace_counts_training_and_the_rest_apart() -> None:
+    pace = Clock(100.0, 2, 30.0).pace(Clock(120.0, 6, 42.0), 24)
+    assert (pace.step, pace.stage) == (0.5, 2.0)
+
+
+def test_steps_are_not_shortened_by_the_clock() -> None:
+    recovery = planned(setup_of())
+    before = recovery.planned
+    recovery.keep_pace(0, time.perf_counter() - 1000)
+    recovery.keep_pace(1, time.perf_counter() - 1000)
+    assert recovery.planned == before
+
+
+def test_a_floor_gets_stages_to_search_in() -> None:
+    plan = planned(setup_of(min_accuracy=50.0)).planned
+    assert len(plan.steps) == len(plan.sparsities) == 5 + FLOOR_STAGES
+    assert plan.sparsities[-FLOOR_STAGES - 1 :] == [0.8] * (FLOOR_STAGES + 1)
+
+
+@pytest.mark.parametrize("budget", [1e-3, 1e-9])
+def test_a_budget_too_small_for_one_step(budget: float) -> None:
+    setup = setup_of(budget=budget)
+    before = snapshot(setup.model)
+    with pytest.raises(ChitaError, match=naming("budget", budget, "recover=False")):
+        planned(setup)
+    assert same(snapshot(setup.model), before)
+
+
+def test_the_first_estimate_follows_the_cost_of_a_sample() -> None:
+    """A fast machine takes at most the budget; a slow one the least steps, and what precedes."""
+    fast = BUDGETS["fast"]
+
+    def estimate(sample_seconds: float) -> float:
+        return first_estimate(
+            fast, sample_seconds, samples=1500, held_out=300, at_once=64, entrants=4
+        )
+
+    costs = [estimate(10.0**power) for power in range(-6, 1)]
+    assert all(one < other for one, other in pairwise(costs))
+    assert costs[0] < fast.seconds
+    assert estimate(1.0) > 120 * 16  # the least steps, with the least samples
+    assert estimate(2.0) == pytest.approx(2 * estimate(1.0))
