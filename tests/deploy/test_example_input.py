@@ -60,3 +60,19 @@ def test_an_example_without_tensors_is_named() -> None:
 def test_an_example_that_does_not_fit_is_named() -> None:
     with pytest.raises(ChitaError, match=naming("example", "(2, 5)")):
         check_example(nn.Linear(4, 4), torch.ones(2, 5))
+
+
+class Silent(nn.Module):
+    """Returns a text in place of tensors."""
+
+    def forward(self, x: torch.Tensor) -> str:
+        return f"{len(x)} samples"
+
+
+@pytest.mark.parametrize(
+    ("model", "samples"), [(nn.Linear(4, 3), 0), (nn.Linear(4, 0), 2), (Silent(), 2)]
+)
+def test_outputs_without_entries_are_refused(model: nn.Module, samples: int) -> None:
+    """Any two models would agree on them, so that a check of an exported file checked nothing."""
+    with pytest.raises(ChitaError, match=naming("example", "sample")):
+        check_example(model, torch.ones(samples, 4))

@@ -82,7 +82,7 @@ def test_the_model_must_be_a_module(tmp_path: Path) -> None:
 
 def test_a_file_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = onnx_file.onnx_bytes(nn.Linear(4, 3), torch.randn(2, 4))
-    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda model, example: other)
+    monkeypatch.setattr(onnx_file, "onnx_bytes", lambda model, example, opset: other)
     with pytest.raises(ChitaError, match=naming("ONNX", re.compile(r"\d\.\de\+00"), "1e-04")):
         chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "off.onnx")
     assert not list(tmp_path.iterdir())
@@ -96,6 +96,17 @@ def test_a_model_that_cannot_be_exported(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("ONNX", "data-dependent")) as caught:
         chita.export_onnx(Branching(), torch.randn(2, 4), tmp_path / "no.onnx")
     assert "\n" not in str(caught.value) and "\x1b" not in str(caught.value)
+
+
+def test_an_error_of_the_exporter_without_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise NotImplementedError
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(ChitaError, match=naming("ONNX", "NotImplementedError")):
+        chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "no.onnx")
 
 
 def test_what_onnxruntime_cannot_do_is_said(tmp_path: Path) -> None:
@@ -115,3 +126,20 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(onnx_file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ChitaError, match=naming("onnx", "pip install 'chita[onnx]'")):
         chita.export_onnx(nn.Linear(4, 3), torch.randn(2, 4), tmp_path / "no.onnx")
+
+
+def test_a_network_of_nan_is_refused(tmp_path: Path) -> None:
+    """The file gives NaN where the model does, so that a comparison of both finds no difference."""
+    model = mlpnet()
+    with torch.no_grad():
+        model.get_parameter("fc2.weight")[3] = float("nan")
+    with pytest.raises(ChitaError, match=naming("NaN", "fc2.weight")):
+        chita.export_onnx(model, torch.randn(2, 1, 28, 28), tmp_path / "m.onnx")
+
+    class Broken(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x / (x - x)
+
+    with pytest.raises(ChitaError, match=naming("NaN", "outputs")):
+        chita.export_onnx(Broken(), torch.zeros(2, 3), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())

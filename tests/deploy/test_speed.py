@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chita.deploy import speed
+from chita.deploy.paths import exported
 from chita.deploy.speed import Comparison, compare, comparison_table, measure_speed
 from chita.deploy.timing import Timing
 from chita.errors import ChitaError
@@ -70,12 +70,26 @@ def test_a_gain_within_the_spread_is_none() -> None:
     assert noisy.median < dense.median and found.best is None
 
 
+@pytest.mark.usefixtures("fake_clock")
+@pytest.mark.parametrize(("seconds", "share"), [(0.002, "as fast without"), (0.004, "2.00")])
+def test_the_advice_states_the_share_of_the_zeros(seconds: float, share: str) -> None:
+    """A runtime that is fast without zeros, too, is no reason to prune."""
+    paths = {"dense": sleeping(0.008), "openvino": sleeping(0.002), "csr": sleeping(0.012)}
+    copies = {"openvino": sleeping(seconds, 7.0)}  # its outputs may differ
+    found = compare(paths, CPU, 1, {}, [], without_zeros=copies)
+    assert found.best == "openvino" and set(found.timings) == set(paths)
+    assert says(found.advice, share)
+    assert found.gain_by_zeros("openvino") == pytest.approx(seconds / 0.002, rel=0.05)
+    assert found.gain_by_zeros("csr") == pytest.approx(8 / 12, rel=0.05)
+    assert found.to_dict()["paths"]["openvino"]["by_zeros"] == found.gain_by_zeros("openvino")
+
+
 @pytest.fixture
 def no_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(model: nn.Module, example: Any) -> bytes:
+    def missing(model: nn.Module, example: Any, opset: int | None = None) -> bytes:
         raise ChitaError("ONNX needs onnx")
 
-    monkeypatch.setattr(speed, "onnx_bytes", missing)
+    monkeypatch.setattr(exported, "onnx_bytes", missing)
 
 
 @pytest.mark.usefixtures("no_onnx")

@@ -43,6 +43,19 @@ def _slower_and_slower(calls: list[str], name: str) -> None:
     time.sleep(1e-4 * len(calls))
 
 
+@pytest.mark.usefixtures("fake_clock")
+def test_long_calls_are_repeated_less_often() -> None:
+    calls: list[str] = []
+
+    def long() -> None:
+        calls.append("long")
+        time.sleep(2.0)
+
+    found = race({"long": long}, CPU)
+    assert found["long"].median == pytest.approx(2.0, abs=1e-4)
+    assert len(found["long"].seconds) == 5 and len(calls) == 6
+
+
 @given(st.lists(st.tuples(TURN, TURN, TURN), min_size=2, max_size=20))
 def test_the_winner_is_never_slower(turns: list[tuple[float, float, float]]) -> None:
     names = ("dense", "one", "other")

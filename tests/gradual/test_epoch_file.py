@@ -66,3 +66,32 @@ def test_a_damaged_file_says_so(damage: bytes | str, tmp_path: Path) -> None:
         path.write_bytes(damage)
     with pytest.raises(ChitaError, match=naming("epoch.pt", re.compile("damaged|corrupt"))):
         file(tmp_path).begin(resume=True)
+
+
+def test_every_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None:
+    file(tmp_path).write(finished(2))
+    path = tmp_path / EpochFile.file
+    content, noticed = path.read_bytes(), 0
+    for bit in range(0, 8 * len(content), 97):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        try:
+            found = file(tmp_path).begin(resume=True)
+        except ChitaError:
+            noticed += 1
+            continue
+        assert found is not None and found.rows == finished(2).rows
+        assert torch.equal(found.model["w"], torch.arange(3.0))
+        assert torch.equal(found.optimizer["state"][0]["momentum_buffer"], torch.ones(3))
+        assert torch.equal(found.sparsifier["masks"]["w"], finished(2).sparsifier["masks"]["w"])
+        assert (found.sparsifier["steps_done"], EpochFile.done(tmp_path)) == (1, (2, 4))
+    assert noticed > 100
+
+
+def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    stored = vars(finished(1)) | {"run": {**RUN, "include": ["a*", "b*"]}, "epochs": 4}
+    stored["rows"] = [vars(row) for row in finished(1).rows]
+    torch.save(stored, tmp_path / EpochFile.file)
+    found = file(tmp_path).begin(resume=True)
+    assert found is not None and found.rows == finished(1).rows

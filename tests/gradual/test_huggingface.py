@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+import chita
 from chita.errors import ChitaError
 from chita.gradual import PruningSchedule
 from chita.model.weights import Weights
@@ -21,7 +22,11 @@ from tests.support.pruning import same, seeded, snapshot
 
 transformers = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("accelerate", reason="the Trainer of transformers needs accelerate")
-from chita.gradual.huggingface import STATE_FILE, GradualPruningCallback  # noqa: E402
+from chita.gradual.huggingface import (  # noqa: E402
+    STATE_FILE,
+    GradualPruningCallback,
+    KeepMasksCallback,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -70,8 +75,9 @@ class Watch(transformers.TrainerCallback):  # type: ignore[misc,name-defined]
 
 def train(
     folder: Path,
-    callback: GradualPruningCallback,
+    callback: Any,
     *,
+    model: Any = None,
     epochs: int = 4,
     resume: str | None = None,
     **more: Any,
@@ -79,7 +85,7 @@ def train(
     watch = Watch()
     arguments = {"per_device_train_batch_size": 8, "save_strategy": "no", **more}
     trainer = transformers.Trainer(
-        model=classifier(),
+        model=classifier() if model is None else model,
         args=transformers.TrainingArguments(
             output_dir=str(folder),
             num_train_epochs=epochs,
@@ -146,3 +152,35 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ChitaError, match=naming("pip install 'chita[transformers]'")):
         importlib.import_module("chita.gradual.huggingface")
+
+
+def pruned_classifier() -> Any:
+    model = classifier()
+    chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+    return model
+
+
+def test_masks_are_kept_and_a_checkpoint_goes_on(tmp_path: Path) -> None:
+    masks = chita.masks_of(pruned_classifier())
+    saved = {"save_strategy": "steps", "save_steps": STEPS}
+    model, watch = train(
+        tmp_path, KeepMasksCallback(), model=pruned_classifier(), epochs=2, **saved
+    )
+    assert watch.zeros == [zeros(0.9)] * 12
+    assert same(chita.masks_of(model), masks)
+    checkpoint = str(tmp_path / f"checkpoint-{STEPS}")
+    resumed, rest = train(  # of a dense model: the zeros are those of the checkpoint
+        tmp_path, KeepMasksCallback(), epochs=2, resume=checkpoint, **saved
+    )
+    assert rest.zeros == [zeros(0.9)] * 6
+    assert same(snapshot(resumed), snapshot(model))
+    loaded = transformers.BertForSequenceClassification.from_pretrained(checkpoint)
+    assert same(chita.masks_of(loaded), masks)
+
+
+def test_given_masks_and_mixed_precision(tmp_path: Path) -> None:
+    masks = chita.masks_of(pruned_classifier())
+    model, watch = train(tmp_path, KeepMasksCallback(masks), bf16=True, epochs=1)
+    assert watch.zeros == [zeros(0.9)] * 6 and same(chita.masks_of(model), masks)
+    with pytest.raises(ChitaError, match=naming("model", "zeros", "masks")):
+        train(tmp_path, KeepMasksCallback(), epochs=1)

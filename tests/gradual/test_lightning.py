@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+import chita
 from chita.errors import ChitaError
 from chita.gradual import PruningSchedule
 from chita.model.weights import Weights
@@ -21,7 +22,7 @@ from tests.support.messages import naming
 from tests.support.pruning import same, snapshot
 
 pl = pytest.importorskip("lightning.pytorch", reason="needs lightning: chita[lightning]")
-from chita.gradual.lightning import GradualPruning  # noqa: E402
+from chita.gradual.lightning import GradualPruning, KeepMasks  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers and loggers
 
@@ -138,3 +139,71 @@ def test_the_extra_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     with pytest.raises(ChitaError, match=naming("pip install 'chita[lightning]'")):
         importlib.import_module("chita.gradual.lightning")
+
+
+class Interrupted(pl.Callback):  # type: ignore[misc,name-defined]
+    def on_train_batch_end(self, *_: Any) -> None:
+        raise RuntimeError("interrupted")
+
+
+def pruned_classifier() -> Classifier:
+    model = Classifier()
+    chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+    return model
+
+
+def trainer_with(*callbacks: Any, **more: Any) -> Any:
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    return pl.Trainer(
+        accelerator="cpu", callbacks=[*callbacks], enable_checkpointing=False, **quiet, **more
+    )
+
+
+def test_masks_are_kept_and_a_checkpoint_goes_on(tmp_path: Path) -> None:
+    model, watch = pruned_classifier(), Watch()
+    masks = chita.masks_of(model)
+    trainer = trainer_with(KeepMasks(), watch, max_epochs=2)
+    trainer.fit(model, DataLoader(images(), batch_size=None))
+    assert watch.zeros == [306 - 30] * 12
+    assert same(chita.masks_of(model), masks)
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    other = Classifier()  # dense; its zeros are those of the checkpoint
+    longer = trainer_with(KeepMasks(), max_epochs=3)
+    longer.fit(other, DataLoader(images(), batch_size=None), ckpt_path=tmp_path / "two.ckpt")
+    assert same(chita.masks_of(other), masks) and not same(snapshot(other), snapshot(model))
+    assert not longer.optimizers[0]._optimizer_step_post_hooks
+
+
+def test_masks_that_are_given_and_an_error() -> None:
+    model = Classifier()
+    masks = chita.masks_of(pruned_classifier())
+    trainer = trainer_with(KeepMasks(masks), Interrupted(), max_epochs=2)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        trainer.fit(model, DataLoader(images(), batch_size=None))
+    assert same(chita.masks_of(model), masks)
+    assert not trainer.optimizers[0]._optimizer_step_post_hooks
+    with pytest.raises(ChitaError, match=naming("model", "zeros", "masks")):
+        trainer_with(KeepMasks(), max_epochs=1).fit(
+            Classifier(), DataLoader(images(), batch_size=None)
+        )
+
+
+def test_the_optimizer_of_a_lightning_module_is_one(tmp_path: Path) -> None:
+    """`self.optimizers()` gives a wrapper, as users of manual optimization know it."""
+
+    class Manual(Classifier):
+        def __init__(self) -> None:
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch: list[Tensor]) -> None:
+            optimizer: Any = self.optimizers()
+            with chita.keep_masks(self, optimizer):
+                optimizer.zero_grad()
+                self.manual_backward(super().training_step(batch))
+                optimizer.step()
+
+    model, watch = Manual(), Watch()
+    chita.prune(model, [], sparsity=0.9, method="magnitude", progress=False)
+    trainer_with(watch, max_epochs=1).fit(model, DataLoader(images(), batch_size=None))
+    assert watch.zeros == [306 - 30] * 6

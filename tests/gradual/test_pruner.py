@@ -160,6 +160,25 @@ def test_a_saved_state_goes_on_in_the_same_way(cut_at: int) -> None:
     assert same(snapshot(resumed), snapshot(whole))
 
 
+def test_masks_of_a_state_are_zero_or_one() -> None:
+    model = tiny()
+    pruner = GradualPruner(model, sgd(model), [0.5, 0.9], "magnitude")
+    pruner.step(())
+    state, before, own = pruner.state_dict(), snapshot(model), pruner.masks
+    for value in (0.5, 2.0, -1.0, float("nan")):
+        mask = own["0.weight"].double()
+        mask[3, 4] = value
+        with pytest.raises(ChitaError, match=naming("0.weight", value)):
+            pruner.load_state_dict({**state, "masks": {**own, "0.weight": mask}})
+        assert same(snapshot(model), before) and same(pruner.masks, own)
+    for done in (-1, 3, 0.5, "1", None):
+        with pytest.raises(ChitaError, match=naming("steps_done", done)):
+            pruner.load_state_dict({**state, "steps_done": done})
+    numbers = {name: mask.float() for name, mask in own.items()}  # as an older file may have them
+    pruner.load_state_dict({**state, "masks": numbers})
+    assert same(pruner.masks, own) and pruner.steps_done == 1
+
+
 def test_a_state_of_another_pruner_is_refused() -> None:
     model = tiny()
 

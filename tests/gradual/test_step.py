@@ -109,9 +109,11 @@ def test_distillation_compares_softened_outputs_with_those_of_the_teacher() -> N
     step, dense = make(Nothing, objective=teacher()), small_network(1).eval()
     inputs, _ = next(iter(Batches(small_splits().train, BATCH)))
     with torch.no_grad():
-        wanted = dense(inputs).div(2).softmax(1)
-    logits = step.model(inputs).div(2).log_softmax(1)
-    loss = 4 * F.kl_div(logits, wanted, reduction="batchmean")
+        first, second = dense(inputs).topk(2).values.T
+        temperature = min(max(float((first - second).mean()) / 2.2, 4.0), 16.0)
+        wanted = dense(inputs).div(temperature).softmax(1)
+    logits = step.model(inputs).div(temperature).log_softmax(1)
+    loss = temperature**2 * F.kl_div(logits, wanted, reduction="batchmean")
     truth = torch.autograd.grad(loss, step.parameters)
     images, labels = batch()
     assert float(step(images, labels.flip(0))) == pytest.approx(float(loss.detach()), rel=1e-4)

@@ -177,6 +177,22 @@ def test_another_configuration_is_not_resumed(tmp_path: Path) -> None:
     assert EpochFile.done(tmp_path) == (5, 5)
 
 
+def test_other_images_are_not_resumed(tmp_path: Path) -> None:
+    """Each image and each label counts, also those of the test set."""
+    with pytest.raises(KeyboardInterrupt):
+        train(small_network(), out=tmp_path, progress=interrupting(STEPS + 1))
+    whole = small_splits()
+    for part in ("train", "test"):
+        for field in ("images", "labels"):
+            values = getattr(getattr(whole, part), field).clone()
+            values[-1] = 1 - values[-1].clamp(max=1)
+            changed = replace(getattr(whole, part), **{field: values})
+            data = replace(whole, **{part: changed})
+            message = naming("epoch.pt", re.compile(f"{part}(ing)? images"))
+            with pytest.raises(ChitaError, match=message):
+                train(small_network(), out=tmp_path, resume=True, data=data)
+
+
 def test_wrong_arguments() -> None:
     with pytest.raises(ChitaError, match=naming("resume", "out")):
         train(small_network(), resume=True)

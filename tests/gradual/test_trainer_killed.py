@@ -30,7 +30,7 @@ methods: {{chita-bso: {{samples: 50, batch: 1, ridge: 0.001}}}}
 """
 LEFT = {
     "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "history.csv",
-    "history.png", EpochFile.file,
+    "history.png", EpochFile.file, "run.json",
 }  # fmt: skip
 
 pytestmark = [

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.errors import ChitaError
-from chita.model.batch import tensors_of
+from chita.errors import ChitaError, describe_error
+from chita.model.batch import describe, tensors_of
 from chita.model.forward import Example, call
 
 
@@ -57,13 +57,19 @@ def check_example(model: nn.Module, example: Example) -> Any:
             f"got {example!r}"
         )
     try:
-        return call(model, example)
+        outputs = call(model, example)
     except Exception as error:
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors_of(example)) or "none"
         raise ChitaError(
-            f"the model fails on the example, with tensors of shape {shapes}: {error}; give a "
-            "tensor, a tuple of arguments or a dict of keywords"
+            f"the model fails on the example, with tensors of shape {shapes}: "
+            f"{describe_error(error)}; give a tensor, a tuple of arguments or a dict of keywords"
         ) from error
+    if not any(tensor.numel() for tensor in tensors_of(outputs)):  # any two models would agree
+        raise ChitaError(
+            "the model's outputs for the example have no entries; give an example with at least "
+            f"one sample, and a model that returns tensors, got {describe(outputs)}"
+        )
+    return outputs
 
 
 def _numbers(outputs: Any) -> list[Tensor]:

@@ -20,16 +20,19 @@ from chita.errors import ChitaError
 from chita.files.atomic import as_path, write_whole
 from chita.files.run_folder import prepare_file
 from chita.model.batch import map_tensors, tensors_of
-from chita.model.forward import Example, evaluating
-from chita.model.weights import check_module
+from chita.model.forward import Example, evaluating, unwrapped
+from chita.model.weights import check_module, check_not_sharded
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+OLD_IR = 8  # the version of the file format since 2021, which old runtimes read
 TOLERANCE = 1e-4  # the allowed difference relative to the largest output, in float32
 
 
-def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
+def export_onnx(
+    model: nn.Module, example: Example, path: str | Path, *, opset: int | None = None
+) -> float:
     """Write a model as an ONNX file, and check it on the example.
 
     The exported model accepts any batch size (dimension 0 of every input), unless that of the
@@ -39,6 +42,8 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
         model: the model, exported in eval mode with all weights, including zeros.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
         path: the file, which must end in .onnx and is written atomically.
+        opset: the version of the operators, for runtimes that do not read the newest files:
+            DeepSparse reads 18. By default PyTorch's exporter chooses it.
 
     Returns:
         The largest difference between onnxruntime's outputs and the model's, in units of the
@@ -46,14 +51,17 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
 
     Raises:
         ChitaError: a package is missing, the model cannot be exported, or the difference exceeds
-            the tolerance (1e-4, more in half precision). No file is written then.
+            the tolerance (1e-4, more in half precision), or the model contains NaN. No file is
+            written then.
     """
     check_module(model)
+    check_not_sharded(model)
     path = as_path(path)
     prepare_file(path, ".onnx")
     with evaluating(model):
         wanted = check_example(model, example)
-    content = onnx_bytes(model, example)
+    _check_numbers(model, wanted)
+    content = onnx_bytes(model, example, opset)
     found = run_onnx(open_onnx(content), example)
     worst = difference(found, tensors_of(wanted))
     allowed = max(TOLERANCE, rounding(wanted))
@@ -66,26 +74,56 @@ def export_onnx(model: nn.Module, example: Example, path: str | Path) -> float:
     return worst
 
 
-def onnx_bytes(model: nn.Module, example: Example) -> bytes:
-    """Return the content of the model's ONNX file."""
+def _check_numbers(model: nn.Module, outputs: Any) -> None:
+    """Raise an error for a broken model: its file could not be compared with it."""
+    broken = [name for name, parameter in model.named_parameters() if bool(parameter.isnan().any())]
+    if broken or any(bool(tensor.isnan().any()) for tensor in tensors_of(outputs)):
+        where = f"the parameters {', '.join(broken[:3])}" if broken else "the outputs"
+        raise ChitaError(f"the ONNX file is not written: {where} of the model contain NaN")
+
+
+def onnx_bytes(model: nn.Module, example: Example, opset: int | None = None) -> bytes:
+    """Return the content of the model's ONNX file.
+
+    Args:
+        model: the model.
+        example: its inputs.
+        opset: the version of the operators; by default the one that PyTorch's exporter chooses.
+    """
     _need("onnx", "onnxscript")
     keywords = dict(example) if isinstance(example, Mapping) else None
     args = () if keywords is not None else example if isinstance(example, tuple) else (example,)
     sizes = map_tensors(_free_batch, keywords if keywords is not None else args)
+    model = unwrapped(model)  # the exporter does not accept a compiled model
     with evaluating(model), _quiet(), tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "model.onnx"
         try:
             program = torch.onnx.export(
-                model, args, kwargs=keywords, dynamo=True, dynamic_shapes=sizes, verbose=False
+                model,
+                args,
+                kwargs=keywords,
+                dynamo=True,
+                dynamic_shapes=sizes,
+                verbose=False,
+                opset_version=opset,
             )
             assert program is not None
             program.save(file, external_data=False)
         except Exception as error:  # the exporter raises many types of errors
-            reason = str(error.__cause__ or error).splitlines()[
-                0
-            ]  # the rest is for developers of the exporter
+            cause = error.__cause__ or error
+            # Further lines are for developers of the exporter. Some errors have no text at all.
+            reason = next(iter(str(cause).splitlines()), type(cause).__name__)
             raise ChitaError(f"the model cannot be exported to ONNX: {reason}") from error
-        return file.read_bytes()
+        return file.read_bytes() if opset is None else _for_older_readers(file.read_bytes())
+
+
+def _for_older_readers(content: bytes) -> bytes:
+    """Return the file in an older version of the format, which has all that the file contains."""
+    import onnx
+
+    file = onnx.load_model_from_string(content)
+    file.ir_version = min(file.ir_version, OLD_IR)
+    return bytes(file.SerializeToString())
 
 
 def open_onnx(content: bytes) -> InferenceSession:

@@ -32,6 +32,8 @@ WARM_UP = 3  # calls before timing starts
 SHORTEST = 1e-4  # the least seconds of one way in a turn
 BUDGET = 0.5  # seconds for each way, if that allows enough turns
 TURNS = (11, 51)  # the least and the most turns
+LONG = 1.0  # seconds of a call whose warm-up is one call, since its noise averages out
+LONG_TURNS = 5  # the least turns of such calls
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def race(
     single = {name: _warm_up(work, device) for name, work in ways.items()}
     length = max(SHORTEST, *single.values())
     calls = {name: max(1, round(length / alone)) for name, alone in single.items()}
-    turns = min(max(TURNS[0], int(budget / length)), TURNS[1])
+    least = TURNS[0] if length < LONG else LONG_TURNS
+    turns = min(max(least, int(budget / length)), TURNS[1])
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(turns):
         for name, work in ways.items():
@@ -107,7 +110,10 @@ def winner(timings: Mapping[str, Timing], dense: str) -> str | None:
 
 def _warm_up(work: Callable[[], object], device: torch.device) -> float:
     """Call the work a few times, and return the approximate seconds of a call."""
-    for _ in range(WARM_UP):
+    first = _turn(work, 1, device)
+    if first > LONG:
+        return first
+    for _ in range(WARM_UP - 1):
         work()
     return min(_turn(work, 1, device) for _ in range(WARM_UP))
 

@@ -50,6 +50,11 @@ class Feed:
                 f"batch_size must be a multiple of the number of ranks, {ranks.size}, "
                 f"got {batch_size}"
             )
+        if augment is not None and not data.mean:
+            raise ChitaError(
+                "augment is for the images of a data set or an image folder: leave it out of the "
+                "recipe, and augment your own data before they are given"
+            )
         self.batch_size = batch_size
         self._data = data.to(device)
         self._augment = augment

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from chita.files.atomic import write_whole
 from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import EPOCH_FILE
 from chita.gradual.history import EpochRow
+from chita.model.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class EpochFile(ResumableRun[FinishedEpochs]):
     @classmethod
     def read(cls, path: Path) -> StoredRun[FinishedEpochs]:
         content = torch.load(path, map_location="cpu", weights_only=True)
+        if "run" not in content:  # files of older versions have no digest
+            content = _checked(content["content"], content["digest"])
         finished = FinishedEpochs(
             rows=[EpochRow(**row) for row in content["rows"]],
             model=content["model"],
@@ -69,6 +73,23 @@ class EpochFile(ResumableRun[FinishedEpochs]):
             "optimizer": finished.optimizer,
             "sparsifier": finished.sparsifier,
         }
-        written = io.BytesIO()
-        torch.save(content, written)
-        write_whole(self.path, written.getvalue())
+        stored = torch.frombuffer(_saved(content), dtype=torch.uint8)
+        write_whole(self.path, bytes(_saved({"digest": _digest(stored), "content": stored})))
+
+
+def _saved(content: Mapping[str, Any]) -> bytearray:
+    written = io.BytesIO()
+    torch.save(content, written)
+    return bytearray(written.getbuffer())
+
+
+def _digest(stored: Tensor) -> str:
+    return fingerprint([("content", stored)])
+
+
+def _checked(stored: Tensor, digest: str) -> Any:
+    """Return the content of the stored bytes, after checking their digest."""
+    if _digest(stored) != digest:
+        raise ValueError("the content is not the one that was written")
+    content = io.BytesIO(stored.numpy().tobytes())
+    return torch.load(content, map_location="cpu", weights_only=True)

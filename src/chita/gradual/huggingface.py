@@ -1,16 +1,19 @@
-"""A callback for gradual pruning in the Hugging Face Trainer (extra `transformers`)."""
+"""Callbacks for the Hugging Face Trainer that prune or keep masks (extra `transformers`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.gradual.pruner import GradualPruner
 from chita.gradual.schedules import PruningSchedule, Unit, check_unit
+from chita.model.keep_masks import innermost, keep_masks
 
 try:
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -56,10 +59,10 @@ class GradualPruningCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
-        model, optimizer = others["model"], others["optimizer"]
-        # accelerate's optimizer runs no hooks; the one inside it does
-        optimizer = getattr(optimizer, "optimizer", optimizer)
-        self.pruner = GradualPruner(model, optimizer, self._schedule, **self._arguments)
+        model, optimizer = others["model"], innermost(others["optimizer"])
+        # Each rank of the Trainer has batch norm statistics of its own.
+        arguments = {"sync": True, **self._arguments}
+        self.pruner = GradualPruner(model, optimizer, self._schedule, **arguments)
         if state.global_step:
             file = _state_file(args, state)
             if not file.exists():
@@ -91,6 +94,31 @@ class GradualPruningCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
         self.pruner.finalize()
+
+
+class KeepMasksCallback(TrainerCallback):
+    """Keep the pruned weights of a model at zero while the Trainer trains it.
+
+    Args:
+        masks: as in `chita.keep_masks`. By default weights that are zero when the training starts,
+            or continues from a checkpoint, stay zero.
+    """
+
+    def __init__(self, masks: Mapping[str, Tensor] | None = None) -> None:
+        self._masks, self._context = masks, ExitStack()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        self._context.close()  # of a training that an error ended
+        self._context.enter_context(
+            keep_masks(others["model"], others["optimizer"], masks=self._masks)
+        )
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
+    ) -> None:
+        self._context.close()
 
 
 def _state_file(args: TrainingArguments, state: TrainerState) -> Path:

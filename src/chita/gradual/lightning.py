@@ -1,13 +1,17 @@
-"""A callback for gradual pruning in the Lightning Trainer (extra `lightning`)."""
+"""Callbacks for the Lightning Trainer that prune or keep masks (extra `lightning`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any
+
+from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.gradual.pruner import GradualPruner
 from chita.gradual.schedules import PruningSchedule, Unit, check_unit
+from chita.model.keep_masks import keep_masks
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -55,7 +59,9 @@ class GradualPruning(Callback):
                 f"gradual pruning needs one optimizer, but the module has {len(trainer.optimizers)}"
             )
         (optimizer,) = trainer.optimizers
-        self.pruner = GradualPruner(pl_module, optimizer, self._schedule, **self._arguments)
+        # Each rank of the Trainer has batch norm statistics of its own.
+        arguments = {"sync": True, **self._arguments}
+        self.pruner = GradualPruner(pl_module, optimizer, self._schedule, **arguments)
         if self._state:
             self.pruner.load_state_dict(self._state)
 
@@ -77,3 +83,26 @@ class GradualPruning(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._state = state_dict
+
+
+class KeepMasks(Callback):
+    """Keep the pruned weights of a LightningModule at zero while a Trainer fits it.
+
+    Args:
+        masks: as in `chita.keep_masks`, with the names of the LightningModule. By default weights
+            that are zero when the training starts, or continues from a checkpoint, stay zero.
+    """
+
+    def __init__(self, masks: Mapping[str, Tensor] | None = None) -> None:
+        self._masks, self._context = masks, ExitStack()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._context.enter_context(keep_masks(pl_module, *trainer.optimizers, masks=self._masks))
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._context.close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        self._context.close()

@@ -6,14 +6,13 @@ be compared with pruning and recovery.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from chita.model.batch import Batch
 from chita.model.distill import Dense
-from chita.pruning.recovery.objective import TEMPERATURE
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]  # (outputs, inputs, labels) -> a scalar
 
@@ -41,13 +40,20 @@ def distillation(teacher: nn.Module, example: Tensor) -> Objective:
         example: some inputs on the device of the teacher, (B, C, H, W).
     """
     dense = Dense(teacher, _batch(example), 0, squares=False)
+    temperature = dense.temperature(_targets(dense, example))
 
     def loss(outputs: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        answered = dense.answers(_batch(inputs))
-        assert isinstance(answered.content, tuple)
-        return dense.divergence(outputs, answered.content[1], TEMPERATURE)
+        return dense.divergence(outputs, _targets(dense, inputs), temperature)
 
     return loss
+
+
+def _targets(dense: Dense, inputs: Tensor) -> Mapping[str, Tensor]:
+    """Return the answers of the dense network."""
+    answered = dense.answers(_batch(inputs))
+    assert isinstance(answered.content, tuple)
+    targets: Mapping[str, Tensor] = answered.content[1]
+    return targets
 
 
 def _batch(inputs: Tensor) -> Batch:

@@ -9,20 +9,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from chita.errors import ChitaError
 from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
+from chita.model.fingerprint import fingerprint
 from chita.model.forward import unwrapped
 from chita.model.losses import Loss
-from chita.model.weights import apply_masks, check_model
+from chita.model.masks import apply_masks
+from chita.model.named_losses import resolve_loss
+from chita.model.weights import check_model
 from chita.pruning.config import PruneConfig
 from chita.pruning.option_declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
-from chita.pruning.resume import fingerprint
 from chita.pruning.supports import choose_weights
 from chita.solver.ranks import joined_ranks
 
@@ -48,11 +51,14 @@ class GradualPruner(Sparsifier):
         optimizer: the optimizer of the model.
         schedule: the pruning steps, or only their sparsities, one for each call of `step`.
         method: a method of `chita.prune`.
-        loss: loss(outputs, targets) -> scalar; the cross-entropy by default.
+        loss: a name such as "mse", a loss of torch.nn or a function, as for `chita.prune`; the
+            cross-entropy by default.
         stages: the stages of each pruning step, from the previous sparsity to its own. More than
             one recomputes the gradients at each stage, as in CHITA++.
         arguments: other options of `chita.prune`, such as samples, batch, ridge, block_size,
             first_order, include, exclude and seed. Each pruning step increases the seed by 1.
+            For a model in DistributedDataParallel, `sync` is True by default: as in its forward
+            pass, the buffers of rank 0 count.
 
     Attributes:
         sparsities: the sparsities of all pruning steps.
@@ -69,7 +75,7 @@ class GradualPruner(Sparsifier):
         schedule: PruningSchedule | Sequence[float],
         method: str = "chita-bso",
         *,
-        loss: Loss | None = None,
+        loss: Loss | str | None = None,
         stages: int = 1,
         **arguments: Any,
     ) -> None:
@@ -85,8 +91,10 @@ class GradualPruner(Sparsifier):
                     f"step; the options are {SETTINGS}"
                 )
         check_names(arguments, SETTINGS, "GradualPruner")
-        arguments = {**arguments, "method": method, "stages": stages}
+        synced = isinstance(model, DistributedDataParallel)
+        arguments = {"sync": synced, **arguments, "method": method, "stages": stages}
         config = PruneConfig(sparsity=self.sparsities[-1], **arguments)
+        resolve_loss(loss)  # a wrong name is an error now, not at the first step
         self._loss, self._arguments = loss, {**arguments, "seed": config.seed}
         self._model = unwrapped(model)
         check_model(self._model)
@@ -146,7 +154,7 @@ class GradualPruner(Sparsifier):
 
     def apply_to(self, model: nn.Module) -> None:
         """Set the pruned weights to zero in a copy of the model, such as a weight average."""
-        apply_masks(unwrapped(model), self.masks)
+        apply_masks(model, self.masks)
 
     def finalize(self) -> None:
         """Apply the mask a last time and remove the optimizer hook."""
@@ -184,7 +192,19 @@ class GradualPruner(Sparsifier):
             raise ChitaError(
                 f"the state has masks for {shapes}, but the prunable weights are {expected}"
             )
-        self.steps_done = state["steps_done"]
+        done = state["steps_done"]
+        if not isinstance(done, int) or not 0 <= done <= len(self.sparsities):
+            raise ChitaError(
+                f"the state has steps_done={done!r}, which must be an integer from 0 to "
+                f"{len(self.sparsities)}"
+            )
+        for name, mask in state["masks"].items():
+            if not bool(((mask == 0) | (mask == 1)).all()):
+                raise ChitaError(
+                    f"the state has a mask of {name!r} with other values than 0 and 1: "
+                    f"{mask[(mask != 0) & (mask != 1)][:3].tolist()}"
+                )
+        self.steps_done = done
         self._mask.kept = self._flat(state["masks"])
 
     def _flat(self, masks: dict[str, Tensor]) -> Tensor:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from chita.data.dataset import Augmentation
 from chita.data.preprocessing import RandomResizedCrop, pad_crop_flip
 from chita.errors import ChitaError
+from chita.files.atomic import as_path
+from chita.files.yaml_file import read_yaml
 from chita.gradual.schedules import PruningSchedule, polynomial
 
 AUGMENTATIONS: dict[str, Augmentation] = {
@@ -89,11 +89,16 @@ class GradualRecipe:
 
 
 def read_recipe(path: str | Path) -> GradualRecipe:
-    """Read a recipe from a YAML file with the arguments of `GradualRecipe`."""
+    """Read a recipe from a YAML file with the arguments of `GradualRecipe`.
+
+    They may be under the key "recipe", as in the config.yaml of a run.
+    """
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ChitaError(f"cannot read the recipe {path}: {error}") from error
+        content = read_yaml(as_path(path))
+    except ChitaError as error:
+        raise ChitaError(f"recipe: {error}") from error
+    if isinstance(content, dict) and isinstance(content.get("recipe"), dict):
+        content = content["recipe"]
     known = [each.name for each in fields(GradualRecipe)]
     if not isinstance(content, dict):
         raise ChitaError(f"recipe {path} must be a mapping with keys among {', '.join(known)}")

@@ -11,12 +11,12 @@ from torch.func import functional_call
 from chita.data.dataset import Images
 from chita.gradual.objective import Objective
 from chita.gradual.sparsifier import Sparsifier
-from chita.model.forward import device_of
+from chita.model.forward import device_of, logits_of
 from chita.model.training_step import TrainingStep
 
 
 class Step(TrainingStep):
-    """The forward and backward pass of a batch of images.
+    """The forward and backward pass of a batch of images, or of other samples.
 
     A sparsifier must change its tensors in place, since a CUDA graph refers to them.
 
@@ -41,6 +41,7 @@ class Step(TrainingStep):
         self._sparsifier = sparsifier
         self._objective = objective
         self._place = device_of(model)
+        self._normalises = bool(data.mean)
         # (x / 255 - mean) / std of a pixel x is one product and one sum.
         mean, std = (torch.tensor(each)[:, None, None] for each in (data.mean, data.std))
         self._scale = (1 / (255 * std)).to(self._place)
@@ -50,15 +51,16 @@ class Step(TrainingStep):
         """Accumulate gradients, and return the loss without the sparsifier's penalty.
 
         Args:
-            batch: images, (B, C, H, W) uint8, and labels, (B,).
+            batch: images, (B, C, H, W) uint8, or samples without normalisation, (B, ...), and
+                labels, (B,).
         """
         images, labels = batch
-        inputs = self._normalised(images)
+        inputs = self._normalised(images) if self._normalises else images
         effective = self._sparsifier.effective()
         with torch.autocast(
             self._place.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False
         ):
-            outputs = functional_call(self.model, effective, (inputs,))
+            outputs = logits_of(functional_call(self.model, effective, (inputs,)))
             loss = self._objective(outputs.float(), inputs, labels)
         penalty = self._sparsifier.penalty()
         total = loss if penalty is None else loss + penalty

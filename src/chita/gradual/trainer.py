@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from chita.data.dataset import Batches, Images, Splits
 from chita.errors import ChitaError
+from chita.files.atomic import as_path
+from chita.files.run_folder import writing_to
 from chita.gradual.epoch_batches import Feed
 from chita.gradual.epoch_file import EpochFile, FinishedEpochs
 from chita.gradual.history import EpochRow, History
@@ -25,11 +27,12 @@ from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Step
 from chita.model.accuracy import accuracy
+from chita.model.fingerprint import fingerprint
 from chita.model.forward import convolution_trials, device_of, modes_restored
 from chita.model.seeds import drawing, seed_of
-from chita.model.training_step import Pass, average, fastest
+from chita.model.training_step import Pass, average, average_gradients, fastest
 from chita.model.weights import Patterns
-from chita.pruning.resume import fingerprint
+from chita.pruning.rank_agreement import agree_on_model
 from chita.solver.ranks import Ranks, joined_ranks
 from chita.zoo.training import initialise
 
@@ -53,6 +56,7 @@ def train_sparse(
     out: str | Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    sync: bool = False,
 ) -> History:
     """Train a model in place until it is sparse.
 
@@ -74,18 +78,24 @@ def train_sparse(
         resume: continue after the epoch stored there, if any. The arguments and the initial model
             must be the same.
         progress: called after each step with the number of finished steps and of all steps.
+        sync: on several ranks, take the parameters and buffers of rank 0. By default, ranks that
+            differ in them raise an error.
     """
     if out is None and resume:
         raise ChitaError("resume=True needs out, the folder of the training to continue")
     model.to(device)
     with joined_ranks() as ranks, modes_restored(model):
+        if recipe.distill or not get_method(method).from_scratch:  # else the seed determines it
+            agree_on_model(ranks, model, sync=sync)
         training = Training(
             model, data, recipe, method=method, sparsity=sparsity, seed=seed, include=include,
             ranks=ranks,
         )  # fmt: skip
-        if out is not None:
-            training.keep_epochs(Path(out), resume=resume)
-        return training.all_epochs(progress)
+        folder = None if out is None else as_path(out, "out")
+        with writing_to(folder if ranks.rank == 0 else None):
+            if folder is not None:
+                training.keep_epochs(folder, resume=resume)
+            return training.all_epochs(progress)
 
 
 class Training:
@@ -182,8 +192,8 @@ class Training:
             "ranks": self.ranks.size,
             "the fingerprint of the model at the start": start,
             "the fingerprint of the teacher": self.teacher,
-            "the fingerprint of the training images": _fingerprint(self.data.train),
-            "the fingerprint of the test images": _fingerprint(self.data.test),
+            "the fingerprint of the training images": _describe(self.data.train),
+            "the fingerprint of the test images": _describe(self.data.test),
         }
 
     def keep_epochs(self, folder: Path, *, resume: bool) -> None:
@@ -246,7 +256,7 @@ class Training:
             self.set_rate(epoch + number / steps)
             self.fast_step = self.fast_step or fastest(self.step, images, labels)
             total += self.fast_step(images, labels)
-            average(self.ranks, [p.grad for p in self.parameters if p.grad is not None])
+            average_gradients(self.ranks, self.parameters)
             self.optimizer.step()
             self.sparsifier.after_step()
             if progress is not None:
@@ -293,8 +303,6 @@ class Training:
         )
 
 
-def _fingerprint(data: Images) -> list[Any]:
-    """Return the number of images and a digest of the first one."""
-    first = torch.zeros(1, dtype=torch.int64)
-    read = data.read(first, 1, augment=None, generator=torch.Generator())
-    return [len(data), *(fingerprint(enumerate(batch)) for batch in read)]
+def _describe(data: Images) -> list[Any]:
+    """Return the number of images and their fingerprint."""
+    return [len(data), data.fingerprint()]

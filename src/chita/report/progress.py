@@ -1,59 +1,99 @@
 """Progress bars on standard error, which leave standard output to the results.
 
-They are shown only on a terminal, because a log file would get empty lines.
+They are shown on a terminal, and in a notebook if ipywidgets is installed; a log file would get
+empty lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from math import isfinite
+from time import perf_counter
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, ProgressColumn, Task, TextColumn
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 
-class StageBar:
-    """A bar over the stages of a run, or over their training steps.
+class RunBar:
+    """A bar over the time of a run: what it does now, and about how long the rest takes.
+
+    The remaining time counts down between two estimates.
 
     Args:
-        progress: the bar of rich.
+        progress: the bar of rich; None shows nothing.
     """
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("pruning", total=None)
-
-    def begin(self, total: int) -> None:
-        """Set the number of units of work; until then the bar shows no estimate."""
-        self._progress.update(self._task, total=total)
+    def __init__(self, progress: Progress | None = None) -> None:
+        self._progress, self._began = progress, perf_counter()
+        self._end: float | None = None
+        if progress is not None:
+            self._task = progress.add_task("starting", total=None, bar=self)
 
     def describe(self, text: str) -> None:
         """Show what is being done."""
-        self._progress.update(self._task, description=text)
+        if self._progress is not None:
+            self._progress.update(self._task, description=text)
 
-    def advance(self, units: int = 1) -> None:
-        """Count finished units of work."""
-        self._progress.advance(self._task, units)
+    def expect(self, seconds: float) -> None:
+        """Set about how long the rest of the run takes from now on."""
+        self._end = perf_counter() + seconds if isfinite(seconds) else None
+
+    def note(self, line: str) -> None:
+        """Show a line above the bar."""
+        if self._progress is not None and not self._progress.disable:
+            self._progress.console.print(line, highlight=False, markup=False)
+
+    @property
+    def left(self) -> float | None:
+        """About the remaining seconds; None before the first estimate."""
+        return None if self._end is None else max(self._end - perf_counter(), 0.0)
+
+    @property
+    def share(self) -> float | None:
+        """The share of the time that has passed; None before the first estimate."""
+        if self.left is None:
+            return None
+        passed = perf_counter() - self._began
+        return passed / max(passed + self.left, 1e-9)
+
+
+class _TimeBar(ProgressColumn):
+    """A bar whose length is the share of the time that has passed."""
+
+    def render(self, task: Task) -> ProgressBar:
+        """Draw the bar, which pulses before the first estimate."""
+        share = task.fields["bar"].share
+        total = None if share is None else 1.0
+        return ProgressBar(total=total, completed=share or 0.0, width=30, pulse=share is None)
+
+
+class _TimeLeft(ProgressColumn):
+    """About the remaining time."""
+
+    def render(self, task: Task) -> Text:
+        """Write minutes and seconds."""
+        left = task.fields["bar"].left
+        text = "estimating the time" if left is None else f"about {format_time(left)} left"
+        return Text(text, style="progress.remaining")
 
 
 @contextmanager
-def stage_bar(*, show: bool) -> Iterator[StageBar]:
-    """Show a bar over the work of a run."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
+def run_bar(*, show: bool) -> Iterator[RunBar]:
+    """Show a bar over the time of a run."""
+    columns = (TextColumn("{task.description}", markup=False), _TimeBar(), _TimeLeft())
     with _bar(*columns, show=show) as progress:
-        yield StageBar(progress)
+        yield RunBar(progress)
+
+
+def format_time(seconds: float) -> str:
+    """Write a time as minutes and seconds, such as 1:05, or with hours, such as 2:01:05."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 @contextmanager
@@ -77,5 +117,10 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 def _bar(*columns: ProgressColumn, show: bool) -> Progress:
     console = Console(stderr=True)
-    shown = show and console.is_terminal
+    shown = show and (console.is_terminal or (console.is_jupyter and _has_widgets()))
     return Progress(*columns, console=console, transient=True, disable=not shown)
+
+
+def _has_widgets() -> bool:
+    """Return whether a notebook can show a bar, for which rich needs ipywidgets."""
+    return find_spec("ipywidgets") is not None

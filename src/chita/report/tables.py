@@ -7,10 +7,11 @@ from io import StringIO
 from typing import Any, Protocol
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 
 from chita.model.counts import Counts
+from chita.report.console import PlainConsole
 
 __all__ = [
     "Table",
@@ -20,6 +21,8 @@ __all__ = [
     "layer_table",
     "summary_table",
 ]
+
+TRAINED_ON = {"distill": "the dense outputs", "loss": "the labels"}
 
 
 class LayerLike(Protocol):
@@ -148,8 +151,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(justify="right")
-    table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
-    table.add_row("accuracy", f"{record['accuracy']:.2f} %")
+    _add_scores(table, record)
     table.add_row("non-zero weights", f"{record['nonzeros']:,} of {record['weights']:,}")
     measured = [row for row in record["stages"] if row["accepted"] and row["accuracy"] is not None]
     if measured:
@@ -183,10 +185,23 @@ def summary_table(record: Mapping[str, Any]) -> Table:
     return table
 
 
+def _add_scores(table: Table, record: Mapping[str, Any]) -> None:
+    """Add the accuracies or the losses on test data, or that there are none."""
+    if record["accuracy"] is not None:
+        table.add_row("dense accuracy", f"{record['dense_accuracy']:.2f} %")
+        table.add_row("accuracy", f"{record['accuracy']:.2f} %")
+    elif record.get("test_loss") is not None:
+        table.add_row("dense test loss", f"{record['dense_test_loss']:.4g}")
+        table.add_row("test loss", f"{record['test_loss']:.4g}")
+    else:
+        table.add_row("accuracy", "not measured (no --test)")
+
+
 def _add_gains(table: Table, record: Mapping[str, Any], gains: Mapping[str, Any]) -> None:
     """Add what the solves and the training gained."""
     stages = len(record["stages"])
-    table.add_row("training steps", f"{record['training_steps']:,}")
+    target = TRAINED_ON.get(record.get("trained_on", ""), "the samples")
+    table.add_row(f"training steps on {target}", f"{record['training_steps']:,}")
     for name, part, used in (
         ("solves", "solve", "solves"),
         ("training", "recovery", "trainings"),
@@ -197,7 +212,7 @@ def _add_gains(table: Table, record: Mapping[str, Any], gains: Mapping[str, Any]
 
 def as_text(renderable: RenderableType, width: int = 100) -> str:
     """Return a table as plain text."""
-    console = Console(file=StringIO(), width=width, color_system=None)
+    console = PlainConsole(file=StringIO(), width=width, color_system=None)
     with console.capture() as capture:
         console.print(renderable)
     return capture.get()

@@ -83,7 +83,11 @@ def test_a_form_that_is_asked_for_is_taken_wherever_it_fits(form: str) -> None:
             sparse(module, 0.9, seed)
             module.weight[:2] = 0
     x = normal(2, 3, 32, 32)
-    fast = chita.accelerate(model, x, form=form)
+    finished: list[tuple[int, int]] = []
+    fast = chita.accelerate(
+        model, x, form=form, progress=lambda done, layers: finished.append((done, layers))
+    )
+    assert finished == [(n, len(fast.layers)) for n in range(1, len(fast.layers) + 1)]
     taken = [row for row in fast.layers if row.chosen == form]
     assert len(taken) == len(fast.layers) if form == "compact" else 1 <= len(taken) <= 3
     torch.testing.assert_close(fast.model(x), model(x), rtol=1e-4, atol=1e-4)

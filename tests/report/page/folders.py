@@ -1,8 +1,10 @@
-"""Folders as prune, gradual and bench write them."""
+"""Folders as prune, recover, gradual and bench write them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -37,22 +39,29 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def write_prune(folder: Path, **more: Any) -> dict[str, Any]:
+FIXED = {"method": "chita++", "stages": 3, "samples": 16, "batch": 1, "ridge": 0.01}
+HELD_OUT = {**FIXED, "ridge": "auto"}  # lambda is chosen by held-out losses
+RECOVERED = {"stages": 3, "budget": "6 steps"}  # method="auto", with training
+
+TIMES = [
+    {"network": "mlpnet", "method": method, "block_size": size, "seconds": seconds}
+    for method, size, seconds in (
+        ("magnitude", None, 0.01),
+        ("M-FAC as published, with a long name", 2000, 5.0),
+        *((f"method {place}", None, 1.0) for place in range(9)),
+        ("WF as published", 2000, 70.0),
+    )
+]
+
+
+def write_prune(
+    folder: Path, options: Mapping[str, Any] = MappingProxyType(FIXED), **more: Any
+) -> dict[str, Any]:
     """A network of two layers, pruned, one with a hostile name; `more` goes into its record."""
     draw = torch.Generator().manual_seed(0)
     images = torch.randn(40, 6, dtype=torch.float64, generator=draw)
     batches = [(images, torch.randint(3, (40,), generator=draw))]
-    result = chita.prune(
-        tiny(),
-        batches,
-        sparsity=0.5,
-        method="chita++",
-        stages=3,
-        samples=16,
-        batch=1,
-        ridge=0.01,
-        progress=False,
-    )
+    result = chita.prune(tiny(), batches, sparsity=0.5, progress=False, **options)
     record = {"network": "mlpnet", "data": "random", "dense_accuracy": 40.0, "accuracy": 37.5}
     record = {**record, **result.to_dict(), **more}
     masks = {(EVIL if name == "0.weight" else name): mask for name, mask in result.masks.items()}
@@ -86,6 +95,29 @@ def write_gradual(folder: Path, network: str = "mlpnet") -> History:
     return history
 
 
+def write_recover(folder: Path, **more: Any) -> dict[str, Any]:
+    """A pruned layer that was trained further; `more` goes into its record."""
+    given = {"network": "mlpnet", "source": "runs/pruned", "data": "random", "seed": 0}
+    record = {
+        **given,
+        "dense_accuracy": 96.875,
+        "accuracy_before": 95.025,
+        "accuracy": 95.325,
+        "weights": 16,
+        "nonzeros": 4,
+        "loss_before": 0.0863,
+        "loss_after": 0.0698,
+        "kept": True,
+        "steps": 100,
+        "seconds": 0.53,
+        **more,
+    }
+    mask = torch.eye(4, dtype=torch.bool)
+    folder.mkdir(exist_ok=True)
+    write_run(folder, nn.Linear(4, 4, bias=False), {"weight": mask}, config=given, record=record)
+    return record
+
+
 def write_bench(
     folder: Path, name: str = "table1", rows: list[dict[str, Any]] | None = None
 ) -> None:
@@ -93,3 +125,14 @@ def write_bench(
     folder.mkdir(exist_ok=True)
     text = "What it shows,\non two lines.\n\n| a table |"
     write_report(folder, name, Report("A title", rows or ROWS, text, lambda figure: None))
+
+
+KINDS: dict[str, Callable[[Path], Any]] = {  # of folders that have a page
+    "prune": write_prune,
+    "mine": lambda folder: write_prune(folder, HELD_OUT, network="mine"),
+    "recovery": lambda folder: write_prune(folder, RECOVERED),
+    "recover": write_recover,
+    "gradual": write_gradual,
+    "bench": write_bench,
+    "names": lambda folder: write_bench(folder, "runtime", TIMES),
+}

@@ -4,83 +4,46 @@ from __future__ import annotations
 
 import itertools
 import re
-import shutil
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chita.report.page.render import write_page
-from tests.report.page.folders import EVIL, write_bench, write_gradual, write_prune
+from tests.report.page.browser import BROWSER_MARKS, Open, unfold
+from tests.report.page.folders import EVIL, KINDS
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
-]
-Open = Callable[..., Any]
+pytestmark = BROWSER_MARKS
 
 READOUT = ".readout:not(:empty)"
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("pages")
-    write_prune(folder / "prune")
-    write_gradual(folder / "gradual")
-    write_bench(folder / "bench")
-    return {name: write_page(folder / name) for name in ("prune", "gradual", "bench")}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM)
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def open_page(browser: Any, pages: dict[str, Path]) -> Iterator[Open]:
-    """Opens a page; at the end there must have been no error and no request but for the file."""
-    contexts, faults, asked = [], [], []
-
-    def opened(name: str, width: int = 1200, **settings: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 800}, **settings)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(8000)
-        page.on("console", lambda message: faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(pages[name].as_uri())
-        page.wait_for_selector(".plot svg")
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
-    own = {page.as_uri() for page in pages.values()}
-    assert [url for url in asked if url not in own and url != "data:,"] == []
-
-
-@pytest.mark.parametrize("name", ["prune", "gradual", "bench"])
-def test_every_chart_is_drawn_and_has_its_table(open_page: Open, name: str) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_every_chart_is_drawn_and_has_its_figures_as_text(open_page: Open, name: str) -> None:
     page = open_page(name)
+    assert page.locator("figure.headline").count() == 1
+    unfold(page)
     figures = page.locator("figure:not(.mask)")
-    assert figures.count() >= 2
     for place in range(figures.count()):
         figure = figures.nth(place)
-        assert figure.locator("svg path, svg rect").count() >= 1
-        figure.locator("summary").click()
-        figure.locator("tbody tr").first.wait_for()
+        if figure.locator(".plot").count():
+            assert figure.locator("svg path").count() >= 1
+            assert figure.locator("tbody tr").count() >= 1
+        else:
+            assert figure.locator(".bars li").count() >= 1
+            assert figure.locator(".bars .ink").count() == figure.locator(".bars li").count()
     shown = page.locator("body").inner_text()
     assert not re.search(r"undefined|NaN|\[object", shown)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_details_are_folded_and_open_by_the_keyboard(open_page: Open, name: str) -> None:
+    page = open_page(name)
+    folds = page.locator("#details > details")
+    assert folds.count() >= 1
+    assert page.locator("details[open]").count() == 0
+    last = folds.last
+    last.locator("summary").focus()
+    page.keyboard.press("Enter")
+    last.locator("table").wait_for()
 
 
 def test_a_hostile_name_is_text(open_page: Open) -> None:
@@ -96,7 +59,7 @@ def test_the_mouse_shows_the_figures_of_a_point(open_page: Open) -> None:
     marks.nth(1).hover(force=True)
     said = figure.locator(READOUT).inner_text()
     assert said.splitlines() == [
-        "CHITA++", "sparsity 98.00%", "test accuracy 92.25 % ± 0.50 %",
+        "CHITA++", "sparsity 98.00 %", "test accuracy 92.25 % ± 0.50 %",
     ]  # fmt: skip
     page.mouse.move(0, 0)
     assert figure.locator(READOUT).count() == 0
@@ -117,20 +80,23 @@ def test_keys_move_through_points_and_are_announced(open_page: Open) -> None:
         if key:
             page.keyboard.press(key)
         said.append(readout.inner_text().split("\n")[:2])
-    low, high = "sparsity 90.00%", "sparsity 98.00%"
+    low, high = "sparsity 90.00 %", "sparsity 98.00 %"
     assert said == [
         ["MP", low], ["MP", high], ["MP", high], ["CHITA++", high], ["CHITA++", low], ["MP", low],
         ["MP", high], [""],
     ]  # fmt: skip
 
 
-def test_bars_and_masks_answer_to_keys(open_page: Open) -> None:
+def open_masks(page: Any) -> Any:
+    """Open the fold of the masks, and return the first picture."""
+    page.locator(".fold > summary", has_text="Masks").click()
+    page.wait_for_selector(".mask canvas")
+    return page.locator(".mask").first
+
+
+def test_masks_answer_to_keys(open_page: Open) -> None:
     page = open_page("gradual")
-    bars = page.locator("figure", has_text="Seconds of each epoch")
-    bars.get_by_role("application").focus()
-    page.keyboard.press("End")
-    assert bars.locator(READOUT).inner_text().startswith("epoch 4\ntraining 2.50 s")
-    mask = page.locator(".mask").first
+    mask = open_masks(page)
     mask.get_by_role("application").focus()
     said = []
     for key in ("Home", "ArrowRight", "ArrowDown"):
@@ -142,6 +108,14 @@ def test_bars_and_masks_answer_to_keys(open_page: Open) -> None:
         ["output 1", "input 1", "kept"],
     ]
     assert mask.locator(".cell").is_visible()
+
+
+def test_bars_are_a_list_that_screen_readers_can_read(open_page: Open) -> None:
+    page = open_page("gradual")
+    bars = page.get_by_role("list", name="Share of each layer that is kept")
+    assert bars.get_by_role("listitem").all_inner_texts() == ["weight\n25.00 %, 4 of 16"]
+    ink = bars.locator(".ink").bounding_box()["width"]
+    assert ink == pytest.approx(bars.locator(".track").bounding_box()["width"] / 4, abs=1)
 
 
 def test_a_curve_can_be_put_away(open_page: Open) -> None:
@@ -158,19 +132,23 @@ def test_a_curve_can_be_put_away(open_page: Open) -> None:
 
 def test_a_mask_is_painted_as_it_is(open_page: Open) -> None:
     page = open_page("gradual")
+    open_masks(page)
     painted = page.locator(".mask canvas").evaluate(
         "c => Array.from(c.getContext('2d').getImageData(0, 0, 4, 4).data)"
     )
     assert painted[3::4] == [255 if row == column else 0 for row in range(4) for column in range(4)]
 
 
-@pytest.mark.parametrize("name", ["prune", "gradual", "bench"])
-def test_a_phone_need_not_scroll_sideways(open_page: Open, name: str) -> None:
-    page = open_page(name, width=360)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
-    page.wait_for_function("document.querySelectorAll('details:not(:has(table))').length === 0")
-    widest = page.evaluate("document.documentElement.scrollWidth")
-    assert widest == 360
+def test_paper_is_light_and_shows_what_is_open(open_page: Open) -> None:
+    page = open_page("recovery", color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
+    ground = "getComputedStyle(document.documentElement).getPropertyValue('--ground')"
+    assert (
+        luminance([int(page.evaluate(ground).strip()[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+        > 0.8
+    )
+    assert not page.locator("#details").is_visible()
+    assert page.locator("figure.headline svg").first.is_visible()
 
 
 CONTRAST = """
@@ -212,8 +190,9 @@ def test_colours_pass_wcag_aa(open_page: Open, scheme: str) -> None:
 
 def test_masks_are_repainted_when_the_scheme_changes(open_page: Open) -> None:
     page = open_page("gradual", color_scheme="light")
+    open_masks(page)
     light = page.locator(".mask canvas").evaluate("canvas => canvas.toDataURL()")
     page.emulate_media(color_scheme="dark")
     page.wait_for_function(
-        "before => document.querySelector('.mask canvas').toDataURL() !== before", arg=light
+        "(before) => document.querySelector('.mask canvas').toDataURL() !== before", arg=light
     )

@@ -5,11 +5,11 @@ import pytest
 
 from chita.errors import ChitaError
 from chita.report.page.folder import read_folder
-from tests.report.page.folders import ROWS, write_bench, write_gradual, write_prune
+from tests.report.page.folders import ROWS, write_bench, write_gradual, write_prune, write_recover
 from tests.support.messages import naming
 
 
-def test_what_prune_and_gradual_leave_is_found(tmp_path: Path) -> None:
+def test_what_prune_gradual_and_recover_leave_is_found(tmp_path: Path) -> None:
     record = write_prune(tmp_path / "a")
     found = read_folder(tmp_path / "a")
     assert found.record == json.loads(json.dumps(record))
@@ -18,6 +18,8 @@ def test_what_prune_and_gradual_leave_is_found(tmp_path: Path) -> None:
     assert found.benchmarks == []
     write_gradual(tmp_path / "b")
     assert len((read_folder(tmp_path / "b").record or {})["epochs"]) == 4
+    record = write_recover(tmp_path / "c")
+    assert read_folder(tmp_path / "c").record == record
 
 
 def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_a_benchmark_comes_with_what_its_text_says_first(tmp_path: Path) -> None
         ({"epoch.pt": "x"}, naming("epoch.pt", "--resume")),
         ({"result.json": '{"stages": ['}, naming("result.json", "JSON")),
         ({"result.json": "\x80"}, naming("result.json", "JSON")),
-        ({"result.json": "[]"}, naming("result.json", "prune", "gradual")),
+        ({"result.json": "[]"}, naming("result.json", "prune", "gradual", "recover")),
         ({"result.json": '{"stages": 3}'}, naming("result.json", "stages")),
         ({"result.json": '{"epochs": [1]}'}, naming("result.json", "epochs")),
         ({"table1.json": "{"}, naming("table1.json", "JSON")),

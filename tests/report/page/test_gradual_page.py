@@ -19,19 +19,20 @@ def test_epochs_are_those_of_the_history(tmp_path: Path) -> None:
     history = write_gradual(tmp_path)
     page = page_of(tmp_path)
     assert says(page["title"], "mlpnet", "CHITA")
-    charts = {c["title"]: c for section in page["sections"] for c in section["charts"]}
-    points = charts["Test accuracy"]["series"][0]["points"]
+    charts = {c["title"]: c for fold in page["folds"] for c in fold["charts"]}
+    points = charts["Test accuracy of each epoch"]["series"][0]["points"]
     assert [(p["x"], p["y"]) for p in points] == [(r.epoch, r.accuracy) for r in history.rows]
     assert [bool(p["note"]) for p in points] == [row.pruned for row in history.rows]
-    bars = charts["Seconds of each epoch"]["rows"]
-    assert [row["values"] for row in bars] == [[0.0, 2.5], [2.5, 0.0]] * 2
+    layers, time = page["sections"]
+    assert layers["title"] == "Layers"
+    bars = [(row["value"], row["text"]) for row in time["charts"][0]["rows"]]
+    assert bars == [(5.0, "5.00 s in 2 epochs")] * 2
     facts = {fact["label"]: fact["value"] for fact in page["facts"]}
     assert facts == {
-        "accuracy": "74.00 %",
-        "sparsity": "75.00%",
-        "weights kept": "4",
+        "test accuracy": "74.00 %",
+        "sparsity": "75.00 %",
         "epochs": "4",
-        "time": "10.00 s",
+        "time": "10.0 s",
     }
 
 
@@ -40,9 +41,17 @@ def test_epochs_are_those_of_the_history(tmp_path: Path) -> None:
 )
 def test_the_papers_points_for_the_network(network: str, published: int, tmp_path: Path) -> None:
     write_gradual(tmp_path, network)
-    chart = page_of(tmp_path)["sections"][0]["charts"][0]
+    chart = page_of(tmp_path)["headline"]
     points = [
         p for series in chart["series"] if series["style"] == "paper" for p in series["points"]
     ]
     assert len(points) == published
     assert all(0.7 < point["x"] < 1 for point in points)
+
+
+def test_the_headline_is_a_point_for_each_epoch(tmp_path: Path) -> None:
+    history = write_gradual(tmp_path)
+    (ours,) = page_of(tmp_path)["headline"]["series"]
+    assert [(p["x"], p["y"]) for p in ours["points"]] == [
+        (row.sparsity, row.accuracy) for row in history.rows
+    ]

@@ -6,104 +6,104 @@ import pytest
 from chita.report import published as paper
 from chita.report.page.folder import read_folder
 from chita.report.page.prune_page import prune_page
-from tests.report.page.folders import write_prune
+from tests.report.page.folders import HELD_OUT, RECOVERED, write_prune
 from tests.support.messages import says
 
 
 def page_of(folder: Path) -> dict[str, Any]:
     found = read_folder(folder)
     assert found.record is not None
-    return prune_page(found, found.record)
+    return prune_page(found, found.record, {})
 
 
-def charts_of(page: dict[str, Any], title: str) -> dict[str, dict[str, Any]]:
-    (section,) = (section for section in page["sections"] if section["title"] == title)
-    return {chart["title"]: chart for chart in section["charts"]}
+def titled(parts: list[dict[str, Any]], title: str) -> dict[str, Any]:
+    (part,) = (part for part in parts if part["title"] == title)
+    return part
 
 
 def ys(chart: dict[str, Any], name: str) -> list[float]:
+    return [point["y"] for point in titled_series(chart, name)["points"]]
+
+
+def titled_series(chart: dict[str, Any], name: str) -> dict[str, Any]:
     (series,) = (series for series in chart["series"] if series["name"] == name)
-    return [point["y"] for point in series["points"]]
+    return series
 
 
 def test_the_headline_is_that_of_the_tables(tmp_path: Path) -> None:
-    record = write_prune(tmp_path)
+    record = write_prune(tmp_path, HELD_OUT)
     page = page_of(tmp_path)
     facts = {fact["label"]: fact["value"] for fact in page["facts"]}
-    assert facts["accuracy"] == "37.50 %"
-    assert facts["sparsity"] == "50.00%"
-    assert facts["weights kept"] == "36"
-    assert facts["objective"] == f"{record['objective']:.4g}"
-    assert facts["time"] == f"{record['seconds']['total']:.2f} s"
-    assert facts["bit masks and values"] == f"{record['counts']['pruned_bytes'] / 1e3:,.1f} kB"
+    assert facts["test accuracy"] == "37.50 %"
+    assert facts["sparsity"] == "50.00 %"
+    assert facts["held-out loss"] == f"{record['held_out_loss']:.4g}"
     assert says(page["title"], "mlpnet", "CHITA++")
     assert says(page["lead"], "chita prune mlpnet", "data random", "seed 0")
 
 
 def test_the_run_stands_beside_the_papers_points(tmp_path: Path) -> None:
     write_prune(tmp_path)
-    (chart,) = charts_of(page_of(tmp_path), "Accuracy").values()
+    chart = page_of(tmp_path)["headline"]
     assert ys(chart, "this run") == [37.5]
     assert ys(chart, "CHITA++, paper") == list(paper.ACCURACY["mlpnet"]["chita++"])
     assert chart["levels"] == [{"name": "dense, this run", "y": 40.0}]
+    assert says(chart["text"], "93.97")
 
 
-def test_a_network_without_figures_in_the_paper_stands_alone(tmp_path: Path) -> None:
-    write_prune(tmp_path, network="mine")
-    (chart,) = charts_of(page_of(tmp_path), "Accuracy").values()
-    assert [series["name"] for series in chart["series"]] == ["this run"]
+def test_the_headline_of_another_network_is_its_way_through_the_stages(tmp_path: Path) -> None:
+    record = write_prune(tmp_path, HELD_OUT, network="mine")
+    page = page_of(tmp_path)
+    assert ys(page["headline"], "this run") == [row["held_out_loss"] for row in record["stages"]]
+    assert [section["title"] for section in page["sections"]] == ["Layers", "Time"]
 
 
-def test_stages_and_times_are_those_of_the_record(tmp_path: Path) -> None:
+def test_the_headline_of_one_stage_is_before_and_after(tmp_path: Path) -> None:
+    write_prune(tmp_path, network="mine", stages=[{"stage": 1, "sparsity": 0.5}])
+    assert ys(page_of(tmp_path)["headline"], "this run") == [40.0, 37.5]
+
+
+def test_a_record_without_figures_has_no_headline(tmp_path: Path) -> None:
+    write_prune(tmp_path, network="mine", stages=[], seconds=None, accuracy=None)
+    page = page_of(tmp_path)
+    assert page["headline"] is None
+    assert [section["title"] for section in page["sections"]] == ["Layers"]
+
+
+@pytest.mark.parametrize(
+    ("options", "first"), [(HELD_OUT, "Stages"), (RECOVERED, "What each part gained")]
+)
+def test_everything_but_gains_layers_and_time_is_folded(
+    options: dict[str, Any], first: str, tmp_path: Path
+) -> None:
+    write_prune(tmp_path, options)
+    page = page_of(tmp_path)
+    assert [section["title"] for section in page["sections"]] == [first, "Layers", "Time"]
+    assert all(len(section["charts"]) == 1 for section in page["sections"])
+    assert [fold["title"] for fold in page["folds"]] == [
+        "Stages in detail",
+        "All layers",
+        "Masks",
+        "Settings",
+        "All figures",
+    ]
+
+
+def test_times_are_those_of_the_record(tmp_path: Path) -> None:
     record = write_prune(tmp_path)
     page = page_of(tmp_path)
-    stages, times = charts_of(page, "Stages"), charts_of(page, "Time")
-    objective = stages["Objective after each stage"]
+    (time,) = titled(page["sections"], "Time")["charts"]
+    by_purpose = {row["name"]: row["value"] for row in time["rows"]}
+    assert by_purpose["solves"] == record["seconds"]["solve"]
+    assert sum(by_purpose.values()) == pytest.approx(record["seconds"]["total"])
+    stages = titled(page["folds"], "Stages in detail")["charts"]
+    each = titled(stages, "Seconds of each stage")
+    assert ys(each, "solves") == [row["solve_seconds"] for row in record["stages"]]
+    objective = titled(stages, "Objective after each stage")
     assert ys(objective, "objective") == [row["objective"] for row in record["stages"]]
-    by_part = {row["name"]: row["values"][0] for row in times["Seconds in total"]["rows"]}
-    assert set(by_part) == {*record["seconds"], "the rest"} - {"total"}
-    assert sum(by_part.values()) == pytest.approx(record["seconds"]["total"])
-    by_stage = times["Seconds of each stage"]
-    assert {"gradient", "solve"} <= set(by_stage["parts"])
-    solves = [row["values"][by_stage["parts"].index("solve")] for row in by_stage["rows"]]
-    assert solves == [row["solve_seconds"] for row in record["stages"]]
-
-
-def test_new_keys_of_a_stage_show_and_missing_ones_do_no_harm(tmp_path: Path) -> None:
-    stages = [
-        {
-            "stage": 1,
-            "loss": 0.5,
-            "choice": "uniform",
-            "candidates": [{"loss": 0.5}, {"loss": 0.75}, "odd"],
-        },
-        {
-            "stage": 2,
-            "objective": float("nan"),
-            "loss": 0.25,
-            "choice": "global",
-            "why": "lower loss",
-        },
-    ]
-    write_prune(tmp_path, stages=stages, seconds=None, accuracy=None)
-    page = page_of(tmp_path)
-    (section,) = (section for section in page["sections"] if section["title"] == "Stages")
-    loss_chart, tried_chart = section["charts"]  # no objective, ridge or sparsity to draw
-    (loss,) = loss_chart["series"]
-    (tried,) = tried_chart["series"]
-    assert [(point["x"], point["y"]) for point in tried["points"]] == [(1, 0.5), (1, 0.75)]
-    assert [point["note"] for point in loss["points"]] == [
-        "choice: uniform",
-        "choice: global, why: lower loss",
-    ]
-    (table,) = section["tables"]
-    assert set(table["columns"]) == {"stage", "objective", "loss", "choice", "why", "candidates"}
-    assert table["rows"][0][table["columns"].index("candidates")] == "3"
-    assert not any(section["title"] == "Time" for section in page["sections"])
 
 
 def test_a_layer_shows_what_is_left_of_it(tmp_path: Path) -> None:
     record = write_prune(tmp_path)
-    (chart,) = charts_of(page_of(tmp_path), "Layers").values()
+    (chart,) = titled(page_of(tmp_path)["sections"], "Layers")["charts"]
     shares = [row["nonzeros"] / row["weights"] for row in record["layers"]]
-    assert [row["values"] for row in chart["rows"]] == [[share] for share in shares]
+    assert [row["value"] for row in chart["rows"]] == shares

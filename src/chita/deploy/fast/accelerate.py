@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,11 +15,12 @@ from chita.deploy.example_input import agrees, check_example
 from chita.deploy.fast.forms import FORMS, swap
 from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner
-from chita.errors import ChitaError
+from chita.errors import ChitaError, is_one_of
 from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import is_linear_map
-from chita.model.weights import check_module
+from chita.model.weights import check_module, check_not_sharded
+from chita.report.html_table import as_html
 from chita.report.tables import Table, as_text
 
 DENSE = "dense"
@@ -67,9 +68,18 @@ class Accelerated:
     def __str__(self) -> str:
         return as_text(choices_table(self.layers))
 
+    def _repr_html_(self) -> str:
+        return as_html(choices_table(self.layers))
+
 
 @torch.no_grad()
-def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -> Accelerated:
+def accelerate(
+    model: nn.Module,
+    example: Example,
+    *,
+    form: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Accelerated:
     """Return a copy of a pruned model in which layers use the forms measured as fastest.
 
     Each Linear layer and convolution with zeros is timed on its own input, dense and in every
@@ -81,6 +91,8 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
         model: the pruned model, which does not change.
         example: a tensor, a tuple of the model's arguments or a dict of its keywords.
         form: "compact", "csr", "sums" or "2:4" for every layer that it fits, without timing.
+        progress: a function that is called with the number of layers that are finished, and of all
+            layers.
 
     Returns:
         The copy, in eval mode, and the form of each layer.
@@ -89,12 +101,14 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
         ChitaError: the form is unknown, or the model fails on the example.
     """
     check_module(model)
-    if form is not None and form not in FORMS:
+    check_not_sharded(model)
+    if form is not None and not is_one_of(form, FORMS):
         raise ChitaError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
     fast = copy.deepcopy(model).eval()
     wanted = check_example(fast, example)
-    rows = []
-    for name, (layer, x) in _inputs(fast, example).items():
+    rows: list[LayerChoice] = []
+    layers = _inputs(fast, example)
+    for name, (layer, x) in layers.items():
         row, made = _choose(name, layer, x) if form is None else _take(form, name, layer)
         if made is not None:
             fast = swap(fast, layer, made)
@@ -102,6 +116,8 @@ def accelerate(model: nn.Module, example: Example, *, form: str | None = None) -
                 fast = swap(fast, made, layer)
                 row = replace(row, chosen=DENSE, reason="the model uses more than its output")
         rows.append(row)
+        if progress is not None:
+            progress(len(rows), len(layers))
     found = Accelerated(fast, rows)
     if form is None and found.changed and not _gains(found.model, model, example):
         why = "faster alone, but the whole model is not"

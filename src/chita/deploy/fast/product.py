@@ -47,6 +47,6 @@ def matrix_of(layer: nn.Module) -> Tensor:
 
 
 def zero_share(layer: nn.Module) -> float:
-    """Return the share of a layer's weights that are zero."""
+    """Return the share of a layer's weights that are zero; 0 for a layer without weights."""
     weight = matrix_of(layer)
-    return 1 - int(torch.count_nonzero(weight)) / max(weight.numel(), 1)
+    return 1 - int(torch.count_nonzero(weight)) / weight.numel() if weight.numel() else 0.0

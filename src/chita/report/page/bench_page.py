@@ -2,156 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import statistics
+from collections.abc import Sequence
 
-from chita.report import published as paper
 from chita.report.page.benchmark_charts import OLD_NAMES, VIEWS, View
 from chita.report.page.folder import Benchmark
-from chita.report.page.parts import (
-    Part,
-    axis,
-    fact,
-    lines,
-    number,
-    point,
-    section,
-    series,
-    show,
-    table,
-)
+from chita.report.page.parts import Part, fact, fold, number, section, table, time_bars
+from chita.report.page.text import format_share
+from chita.report.page.view_charts import Row, is_ours, view_charts, with_title
 
-Row = Mapping[str, Any]
-OURS = "CHITA"  # the prefix of the names of the paper's methods
-SPEAKING = ("network", "method", "choice", "schedule", "run")
-WHOLE = "whole"  # the curve of the rows without a block size
+MOST_FACTS = 6
+MOST_CHARTS = 4  # of a benchmark that are visible; the others are folded
+MOST_TEXT = 300  # characters of an introduction that is visible
 
 
 def bench_page(benchmarks: Sequence[Benchmark]) -> Part:
-    """Return the page: headline figures, and a section for each benchmark."""
+    """Return the page: headline figures and chart, and a section for each benchmark."""
     order = [*VIEWS, *(b.name for b in benchmarks if b.name not in VIEWS)]
     benchmarks = sorted(benchmarks, key=lambda benchmark: order.index(benchmark.name))
+    facts = [item for benchmark in benchmarks for item in _best_accuracies(benchmark)]
+    sections = [_section(benchmark) for benchmark in benchmarks]
+    title, headline = "The paper's tables and figures, reproduced", _take_first_chart(sections)
+    if len(benchmarks) == 1:
+        title, sections[0]["title"] = sections[0]["title"], "More results"
     return {
-        "title": "The paper's tables and figures, reproduced",
+        "title": title,
         "lead": f"chita bench {', '.join(benchmark.name for benchmark in benchmarks)}",
-        "facts": [item for benchmark in benchmarks for item in _best_accuracies(benchmark)],
-        "sections": [bench_section(benchmark) for benchmark in benchmarks],
+        "facts": facts[:MOST_FACTS],
+        "headline": headline,
+        "sections": [
+            *(each for each in sections if each["charts"] or each["text"]),
+            *(each for benchmark in benchmarks for each in _time_section(benchmark)),
+        ],
+        "folds": [each for benchmark in benchmarks for each in _folds(benchmark)],
     }
 
 
-def bench_section(benchmark: Benchmark) -> Part:
-    """Return the charts of a benchmark, and all of its rows."""
-    views = VIEWS.get(OLD_NAMES.get(benchmark.name, benchmark.name), ())
-    rows = [_with_titles(row) for row in benchmark.rows]
-    return section(
-        benchmark.title,
-        benchmark.text,
-        charts=[chart for view in views for chart in _charts(view, rows)],
-        tables=[table("All rows", rows)] if rows else [],
-    )
+def with_benchmarks(page: Part, benchmarks: Sequence[Benchmark]) -> Part:
+    """Return the page of a run whose folder has benchmarks, too: these are its headline."""
+    if not benchmarks:
+        return page
+    bench = bench_page(benchmarks)
+    headline, own = bench["headline"] or page["headline"], []
+    if bench["headline"] and page["headline"]:
+        own = [fold("The run in this folder", charts=[page["headline"]])]
+    return {
+        **page,
+        "headline": headline,
+        "sections": [*bench["sections"], *page["sections"]],
+        "folds": [*own, *bench["folds"], *page["folds"]],
+    }
+
+
+def _section(benchmark: Benchmark) -> Part:
+    """Return the first charts of a benchmark, and its introduction unless that is long."""
+    shown, _ = _charts(benchmark)
+    text = benchmark.text if len(benchmark.text) <= MOST_TEXT else ""
+    return section(benchmark.title, text, charts=shown)
+
+
+def _folds(benchmark: Benchmark) -> list[Part]:
+    """Return a long introduction, the other charts, and all rows."""
+    name, (_, more) = benchmark.name, _charts(benchmark)
+    rows = [with_title(row) for row in benchmark.rows]
+    folds = [
+        fold(f"About {name}", benchmark.text if len(benchmark.text) > MOST_TEXT else ""),
+        fold(f"More charts of {name}", charts=more),
+        fold(f"All rows of {name}", tables=[table(f"All rows of {name}", rows)] if rows else []),
+    ]
+    return [each for each in folds if each["text"] or each["charts"] or each["tables"]]
+
+
+def _charts(benchmark: Benchmark) -> tuple[list[Part], list[Part]]:
+    """Return the charts of a benchmark that are always visible, and those that are folded."""
+    rows = [with_title(row) for row in benchmark.rows]
+    first, *others = [view_charts(view, rows) for view in _views(benchmark)] or [[]]
+    more = [*first[MOST_CHARTS:], *(chart for charts in others for chart in charts)]
+    return first[:MOST_CHARTS], more
+
+
+def _views(benchmark: Benchmark) -> tuple[View, ...]:
+    return VIEWS.get(OLD_NAMES.get(benchmark.name, benchmark.name), ())
+
+
+def _take_first_chart(sections: Sequence[Part]) -> Part | None:
+    """Remove the first chart from the sections, and return it."""
+    for each in sections:
+        if each["charts"]:
+            chart: Part = each["charts"].pop(0)
+            return chart
+    return None
 
 
 def _best_accuracies(benchmark: Benchmark) -> list[Part]:
-    """Return, for each network of the paper, the best accuracy at the highest sparsity."""
+    """Return our best accuracy at the highest sparsity of each network, and the best other one."""
     known = [
-        row
+        with_title(row)
         for row in benchmark.rows
-        if number(row, "accuracy") is not None and number(row, "paper") is not None
+        if isinstance(row.get("network"), str)
+        and number(row, "accuracy") is not None
+        and 0 < (number(row, "sparsity") or 0) < 1
     ]
     facts = []
     for network in dict.fromkeys(row["network"] for row in known):
         here = [row for row in known if row["network"] == network]
         sparsity = max(row["sparsity"] for row in here)
-        best = max((r for r in here if r["sparsity"] == sparsity), key=lambda r: r["accuracy"])
-        label = f"{network}, {sparsity:.0%} sparse"
-        note = f"{paper.NAMES.get(best['method'], best['method'])}; paper: {best['paper']:.2f} %"
-        facts.append(fact(label, f"{best['accuracy']:.2f} %", note))
+        compared = [row for row in here if row["sparsity"] == sparsity]
+        ours = _best([row for row in compared if is_ours(row.get("method"))])
+        if ours is not None:
+            other = _best([row for row in compared if not is_ours(row.get("method"))])
+            label = f"{network}, {format_share(sparsity)} sparse"
+            facts.append(fact(label, f"{ours['accuracy']:.2f} %", _note(ours, other)))
     return facts
 
 
-def _charts(view: View, rows: Sequence[Row]) -> list[Part]:
-    """Return a chart for each panel that has results of ours."""
-    drawn = [row for row in rows if view.where(row)]
-    kinds = dict.fromkeys(_kind(row, view.curve) for row in drawn)
-    ours_first = sorted(kinds, key=lambda kind: not kind.startswith(OURS))
-    colours = {kind: place for place, kind in enumerate(ours_first)}
-    charts = []
-    for panel in dict.fromkeys(_kind(row, view.panel) for row in drawn):
-        here = [row for row in drawn if _kind(row, view.panel) == panel]
-        if any(number(row, y) is not None for row in here for y in view.y):
-            charts.append(_chart(view, panel, here, colours))
-    return charts
+def _best(rows: Sequence[Row]) -> Row | None:
+    return max(rows, key=lambda row: float(row["accuracy"]), default=None)
 
 
-def _chart(view: View, panel: str, rows: Sequence[Row], colours: Mapping[str, int]) -> Part:
-    names = [_name(view.x, value) for value in _places(view, rows)] if view.named else None
-    levels = {}
-    if "paper" in rows[0] and (network := paper.paper_network(rows[0]["network"])) in paper.DENSE:
-        levels = {"dense, paper": paper.DENSE[network]}
-    return lines(
-        f"{panel}: {view.title}" if panel else view.title,
-        axis(_label(view.x), view.x_form, log=view.log_x, names=names),
-        axis(_label(view.y[0]) if len(view.y) == 1 else "seconds", view.y_form, log=view.log_y),
-        _curves(view, rows, colours),
-        levels=levels if view.y == ("accuracy",) else None,
-    )
+def _note(ours: Row, other: Row | None) -> str:
+    words = [str(ours.get("method"))]
+    if (paper := number(ours, "paper")) is not None:
+        words.append(f"paper: {paper:.2f} %")
+    if other is not None:
+        words.append(f"best other: {other.get('method')}, {other['accuracy']:.2f} %")
+    return "; ".join(words)
 
 
-def _curves(view: View, rows: Sequence[Row], colours: Mapping[str, int]) -> list[Part]:
-    """Return a curve for each kind of row and column of y, then the paper's dots."""
-    places = _places(view, rows)
-    curves, published = [], []
-    for kind in dict.fromkeys(_kind(row, view.curve) for row in rows):
-        here = [row for row in rows if _kind(row, view.curve) == kind]
-        for offset, y in enumerate(view.y):
-            name = (kind or WHOLE) if len(view.y) == 1 else f"{kind}, {y}"
-            style = "bold" if kind.startswith(OURS) else "line"
-            colour = colours[kind] * len(view.y) + offset
-            points = _points(view, here, y, places)
-            style = style if view.joined else "dots"
-            curves.append(series(name, points, style=style, colour=colour))
-        if view.y == ("accuracy",):
-            points = _points(view, here, "paper", places)
-            published.append(series(f"{kind}, paper", points, style="paper", colour=colours[kind]))
-    return curves + published
-
-
-def _points(view: View, rows: Sequence[Row], y: str, places: Sequence[Any]) -> list[Part]:
-    points = []
-    for row in rows:
-        x = places.index(row.get(view.x)) if view.named else number(row, view.x)
-        value = number(row, y)
-        if x is not None and value is not None and not (view.log_y and value <= 0):
-            error = number(row, "standard_error") if y == view.y[0] else None
-            points.append(point(x, value, error=error))
-    return sorted(points, key=lambda item: item["x"])
-
-
-def _places(view: View, rows: Sequence[Row]) -> list[Any]:
-    """Return the values of x in order: numbers by size, names by first appearance."""
-    values = list(dict.fromkeys(row.get(view.x) for row in rows))
-    return sorted(values) if all(isinstance(value, int | float) for value in values) else values
-
-
-def _kind(row: Row, columns: Sequence[str]) -> str:
-    """Return the name of a row's curve; a number is preceded by the name of its column."""
-    words = []
-    for column in columns:
-        if row.get(column) is not None:
-            name = _name(column, row[column])
-            words.append(name if column in SPEAKING else f"{_label(column)} {name}")
-    return ", ".join(words)
-
-
-def _name(column: str, value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else show(column, value)
-
-
-def _label(column: str) -> str:
-    return {"accuracy": "test accuracy"}.get(column, column.replace("_", " "))
-
-
-def _with_titles(row: Row) -> Row:
-    """Return the row with the paper's name of its method."""
-    method = row.get("method")
-    return {**row, "method": paper.NAMES[method]} if method in paper.NAMES else row
+def _time_section(benchmark: Benchmark) -> list[Part]:
+    """Return the mean time of each method, if rows have methods and seconds that no chart shows."""
+    if any("seconds" in view.y for view in _views(benchmark)):
+        return []
+    times: dict[str, list[float]] = {}
+    for row in map(with_title, benchmark.rows):
+        seconds = number(row, "seconds")
+        if seconds is not None and row.get("method") is not None:
+            times.setdefault(str(row["method"]), []).append(seconds)
+    if len(times) < 2:
+        return []
+    means = {name: statistics.mean(seconds) for name, seconds in times.items()}
+    text = "The mean over all rows of a method."
+    chart = time_bars("Mean time of each method", means, text=text)
+    return [section(f"Time of {benchmark.name}", charts=[chart])]

@@ -56,22 +56,26 @@ def _scale_view(along: str) -> View:
     )
 
 
+def _is_pattern(row: Row) -> bool:
+    return isinstance(row.get("sparsity"), str)  # such as "2:4"
+
+
 _ACCURACY = View(
     "Test accuracy against sparsity", "sparsity", ("accuracy",), x_form="share", y_form="percent"
 )
 
+
+def _with_patterns(*panel: str) -> tuple[View, View]:
+    """Return a view of the sparsities, and one of the patterns."""
+    patterns = replace(_ACCURACY, title="Test accuracy of patterns", named=True, joined=False)
+    return (
+        replace(_ACCURACY, panel=panel, where=lambda row: not _is_pattern(row)),
+        replace(patterns, panel=panel, where=_is_pattern),
+    )
+
+
 VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
-    "demo": (
-        _ACCURACY,
-        View(
-            "Seconds against sparsity",
-            "sparsity",
-            ("seconds",),
-            x_form="share",
-            y_form="seconds",
-            log_y=True,
-        ),
-    ),
+    "demo": (_ACCURACY,),
     "table1": (replace(_ACCURACY, panel=("network", "choice")),),
     "gradual": (  # its sparsity is in percent; the dense reference would stretch the axis to 0
         replace(_ACCURACY, x_form="percent", where=lambda row: row.get("target") != 0),
@@ -80,6 +84,18 @@ VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
         View("Held-out loss against sparsity", "sparsity", ("loss",), x_form="share", log_y=True),
         _ACCURACY,
     ),
+    "language": (
+        View(
+            "Perplexity against sparsity",
+            "sparsity",
+            ("perplexity",),
+            named=True,
+            log_y=True,
+            where=lambda row: row.get("method") != "dense",
+        ),
+    ),
+    "recovery": _with_patterns("network", "images"),
+    "imagenet": _with_patterns("network"),
     "objective": (
         View("Objective against sparsity", "sparsity", ("objective",), x_form="share", log_y=True),
     ),

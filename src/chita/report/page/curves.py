@@ -1,47 +1,19 @@
-"""The charts that the pages of runs share: accuracy, and curves by number."""
+"""Charts of figures over the stages or epochs of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from chita.report.page.folder import Record
-from chita.report.page.parts import Part, axis, lines, number, point, section, series
+from chita.report.page.parts import Part, axis, lines, number, point, series
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def accuracy_section(
-    title: str,
-    record: Record,
-    ours: Sequence[Part],
-    published: Mapping[str, Sequence[Part]],
-    text: str = "",
-) -> Part:
-    """Return a section with this run and the paper's points for its network.
-
-    Args:
-        title: the title of the chart.
-        record: the record of the run; its dense accuracy is a level.
-        ours: the points of the run.
-        published: the points of the paper's methods, by name; may be empty.
-        text: the text of the section.
-    """
-    dense = number(record, "dense_accuracy")
-    curves = [
-        series(f"{method}, paper", points, style="paper", colour=colour)
-        for colour, (method, points) in enumerate(published.items(), start=1)
-    ]
-    chart = lines(
-        title,
-        axis("sparsity", "share"),
-        axis("test accuracy", "percent"),
-        [*curves, series("this run", ours, style="dots")],
-        levels=None if dense is None else {"dense, this run": dense},
-    )
-    if not published:
-        text = "The paper states no figures for this network."
-    return section("Accuracy", text, charts=[chart])
+def place_of(row: Mapping[str, Any], what: str, place: int) -> float:
+    """Return the number of a stage or epoch; its place among the rows if the row has none."""
+    stated = number(row, what)
+    return place if stated is None else stated
 
 
 def by_number(
@@ -67,7 +39,7 @@ def by_number(
         series(
             name,
             [
-                point(row.get(what, place), value, note(row))
+                point(place_of(row, what, place), value, note(row))
                 for place, row in enumerate(rows, start=1)
                 if (value := number(row, column)) is not None and not (y["log"] and value <= 0)
             ],

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from chita.errors import ChitaError
-from chita.files.run_folder import CONFIG_FILE, MASKS_FILE, RESULT_FILE, check_finished
+from chita.files.regular import read_regular
+from chita.files.run_folder import (
+    CONFIG_FILE,
+    MASKS_FILE,
+    RESULT_FILE,
+    check_finished,
+    verified,
+)
+from chita.files.run_manifest import MANIFEST_FILE
+from chita.files.yaml_file import read_yaml
 
 Record = Mapping[str, Any]
+
+_MOST_BYTES = 10**8  # of a JSON file; that of a run has some ten thousand
+
+KINDS = ("stages", "epochs", "loss_before")  # of prune, gradual and recover: each has one of these
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Folder:
-    """The files of `prune`, `gradual` or `bench`.
+    """The files of `prune`, `gradual`, `recover` or `bench`.
 
     Attributes:
         path: the folder.
@@ -48,16 +59,21 @@ class Folder:
 def read_folder(path: Path) -> Folder:
     """Read the known files of a folder; raise an error if there are none."""
     if not path.is_dir():
-        raise ChitaError(f"there is no folder {path}: give the --out of a prune, gradual or bench")
-    result, config, masks = path / RESULT_FILE, path / CONFIG_FILE, path / MASKS_FILE
+        raise ChitaError(
+            f"there is no folder {path}: give the --out of a prune, gradual, recover or bench"
+        )
+    check_finished(path)
+    result, config, masks = (
+        verified(path / name) for name in (RESULT_FILE, CONFIG_FILE, MASKS_FILE)
+    )
     record = _read_record(result) if result.exists() else None
-    found = [_read_benchmark(file) for file in sorted(path.glob("*.json")) if file != result]
+    others = sorted(set(path.glob("*.json")) - {result, path / MANIFEST_FILE})
+    found = [_read_benchmark(verified(file)) for file in others]
     benchmarks = [benchmark for benchmark in found if benchmark is not None]
     if record is None and not benchmarks:
-        check_finished(path)
         raise ChitaError(
-            f"{path} contains no results: expected {RESULT_FILE} of a finished prune or gradual, "
-            "or the NAME.json of a benchmark"
+            f"{path} contains no results: expected {RESULT_FILE} of a finished prune, gradual "
+            "or recover, or the NAME.json of a benchmark"
         )
     return Folder(
         path,
@@ -70,8 +86,11 @@ def read_folder(path: Path) -> Folder:
 
 def _read_record(path: Path) -> Record:
     record = _read_json(path)
-    if not isinstance(record, dict) or not ("stages" in record or "epochs" in record):
-        raise ChitaError(f"{path} is not a result of prune or gradual: it has no stages or epochs")
+    if not isinstance(record, dict) or not any(name in record for name in KINDS):
+        raise ChitaError(
+            f"{path} is not a result of prune, gradual or recover: "
+            f"it has none of {', '.join(KINDS)}"
+        )
     for name in ("stages", "epochs", "layers"):
         if not _is_table(record.get(name, [])):
             raise ChitaError(f"{path} is damaged: {name} is not a list of rows")
@@ -91,7 +110,7 @@ def _read_benchmark(path: Path) -> Benchmark | None:
         name,
         str(content.get("title", name)),
         content["rows"],
-        _introduction(text.read_text(errors="replace")) if text.exists() else "",
+        _introduction(text.read_text(errors="replace")) if text.is_file() else "",
     )
 
 
@@ -107,17 +126,14 @@ def _introduction(markdown: str) -> str:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        return json.loads(read_regular(path, _MOST_BYTES))
+    except (OSError, ValueError, RecursionError) as error:
         raise ChitaError(f"cannot read {path} as JSON: {error}") from error
 
 
 def _read_config(path: Path) -> Record:
-    try:
-        config = yaml.safe_load(path.read_bytes())
-    except (OSError, yaml.YAMLError) as error:
-        raise ChitaError(f"cannot read {path} as YAML: {error}") from error
-    if not isinstance(config, dict):
+    config = read_yaml(path)
+    if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise ChitaError(f"{path} is damaged: expected settings by name")
     return config
 

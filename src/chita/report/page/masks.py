@@ -11,6 +11,7 @@ import numpy.typing as npt
 import safetensors
 
 from chita.errors import ChitaError
+from chita.files.regular import open_regular
 from chita.report.page.parts import Part
 
 SIDE = 128  # the most cells along a side of a square image
@@ -18,19 +19,20 @@ CELLS = 600_000  # the most cells in all images together, which keeps the page u
 
 
 def mask_pictures(path: Path, order: Sequence[str] = ()) -> list[Part]:
-    """Return a picture of every mask, those named in `order` first.
+    """Return a picture of every mask that is not empty, those named in `order` first.
 
     A mask of shape (o, i, ...) is flattened to the matrix (o, i * ...), and the matrix cut into
     height x width patches; cell (r, c) begins at row floor(r rows / height), and so for columns.
     """
     try:
-        with safetensors.safe_open(path, framework="np") as file:
+        with open_regular(path), safetensors.safe_open(path, framework="np") as file:
             stored = list(file.keys())
             names = [name for name in order if name in stored]
             names += [name for name in stored if name not in names]
             side = min(SIDE, int((CELLS / max(len(names), 1)) ** 0.5))
-            return [_picture(name, file.get_tensor(name), max(side, 1)) for name in names]
-    except (OSError, safetensors.SafetensorError) as error:
+            masks = ((name, file.get_tensor(name)) for name in names)
+            return [_picture(name, mask, max(side, 1)) for name, mask in masks if mask.size]
+    except (OSError, TypeError, safetensors.SafetensorError) as error:  # numpy lacks some types
         raise ChitaError(f"cannot read {path} as the masks of a run: {error}") from error
 
 

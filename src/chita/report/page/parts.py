@@ -1,25 +1,18 @@
-"""The parts of a page: facts, sections, charts and tables, as plain dicts for its JSON.
+"""The parts of a page: facts, charts, tables, sections and folds, as plain dicts for its JSON.
 
-A format defines how the page writes a number, as in our tables: "share" (0.95 is 95.00%), "percent"
-(96.88 is 96.88 %), "count", "seconds" and "number" (four digits).
+A format defines how the page writes a number: "share" (0.95 is 95.00 %), "percent" (96.88 is
+96.88 %), "count", "seconds" and "number" (four digits).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Part = dict[str, Any]
+from chita.errors import is_finite, is_number
+from chita.report.page.text import format_duration, format_value
 
-_DIGITS = {
-    "sparsity": ".2%",
-    "accuracy": ".2f",
-    "dense_accuracy": ".2f",
-    "paper": ".2f",
-    "objective": ".4g",
-    "ridge": ".2g",
-}
+Part = dict[str, Any]
 
 
 def fact(label: str, value: str, note: str = "") -> Part:
@@ -27,7 +20,12 @@ def fact(label: str, value: str, note: str = "") -> Part:
     return {"label": label, "value": value, "note": note}
 
 
-def section(
+def section(title: str, text: str = "", *, charts: Sequence[Part] = ()) -> Part:
+    """Return a section that is always visible: a heading with its text and charts."""
+    return {"title": title, "text": text, "charts": list(charts)}
+
+
+def fold(
     title: str,
     text: str = "",
     *,
@@ -35,7 +33,7 @@ def section(
     tables: Sequence[Part] = (),
     masks: Sequence[Part] = (),
 ) -> Part:
-    """Return a section: a heading with its text, charts and tables."""
+    """Return a part that readers open: its text, charts, tables and pictures of masks."""
     return {
         "title": title,
         "text": text,
@@ -76,11 +74,13 @@ def lines(
     curves: Iterable[Part],
     *,
     levels: Mapping[str, float] | None = None,
+    text: str = "",
 ) -> Part:
     """Return a chart of curves over x, with named horizontal levels."""
     return {
         "kind": "lines",
         "title": title,
+        "text": text,
         "x": x,
         "y": y,
         "series": [curve for curve in curves if curve["points"]],
@@ -88,59 +88,53 @@ def lines(
     }
 
 
-def bar(name: str, values: Sequence[float], text: str) -> Part:
-    """Return a bar of the values of its parts, with a note."""
-    return {"name": name, "values": list(values), "text": text}
+def bar(name: str, value: float, text: str) -> Part:
+    """Return a bar, and the text that states its value."""
+    return {"name": name, "value": value, "text": text}
 
 
-def bars(
-    title: str, label: str, form: str, parts: Sequence[str], rows: Sequence[Part], full: float = 0
-) -> Part:
-    """Return a chart of bars with several parts; its axis ends at `full` or at the longest bar."""
-    return {
-        "kind": "bars",
-        "title": title,
-        "label": label,
-        "form": form,
-        "parts": list(parts),
-        "rows": list(rows),
-        "full": full,
-    }
+def bars(title: str, rows: Sequence[Part], *, full: float = 0, text: str = "") -> Part:
+    """Return a chart of bars; one of the size `full`, or else the longest, fills the width."""
+    return {"kind": "bars", "title": title, "text": text, "rows": list(rows), "full": full}
 
 
-def table(title: str, rows: Sequence[Mapping[str, Any]], *, unfolded: bool = False) -> Part:
-    """Return a table with all columns of the rows, in the order of their first appearance."""
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [[show(name, row.get(name)) for name in columns] for row in rows]
-    return {"title": title, "columns": columns, "rows": cells, "unfolded": unfolded}
+def time_bars(title: str, seconds: Mapping[str, float], *, text: str = "") -> Part:
+    """Return a chart of times by name."""
+    longest = max(seconds.values(), default=0.0)
+    rows = [bar(name, value, format_duration(value, longest)) for name, value in seconds.items()]
+    return bars(title, rows, text=text)
 
 
-def show(name: str, value: Any) -> str:
-    """Format a value as text according to the name of its column."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        digits = ".2f" if name.endswith("seconds") else _DIGITS.get(name, ".5g")
-        return f"{value:{'.2f' if digits == '.2%' and value > 1 else digits}}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {show(str(key), item)}" for key, item in value.items())
-    if isinstance(value, list | tuple):
-        by = " x " if name == "shape" else "; " if any(map(_nested, value)) else ", "
-        return by.join(show(name, item) for item in value)
-    return str(value)
+def table(title: str, rows: Sequence[Mapping[str, Any]]) -> Part:
+    """Return a table of the columns that have a value in any row, in order of first appearance."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = [name for name in names if any(row.get(name) is not None for row in rows)]
+    cells = [[format_value(name, row.get(name)) for name in columns] for row in rows]
+    return {"title": title, "columns": columns, "rows": cells}
+
+
+def pairs(title: str, values: Mapping[str, Any]) -> Part:
+    """Return a table of names and values; a nested mapping has a row for each of its values."""
+    rows = [{"name": name, "value": format_value(key, value)} for name, key, value in _flat(values)]
+    return table(title, rows)
 
 
 def number(row: Mapping[str, Any], name: str) -> float | None:
     """Return the finite number in a column of a row, or None."""
+    value: Any = row.get(name)
+    return value if is_number(value) and is_finite(value) else None
+
+
+def mapping(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return the mapping in a column of a row; an empty one if there is none."""
     value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if math.isfinite(value) else None
+    return value if isinstance(value, Mapping) else {}
 
 
-def _nested(value: Any) -> bool:
-    return isinstance(value, Mapping | list | tuple)
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str, Any]]:
+    """Yield the full name, the last part of the name and the value of each item."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", str(key), value

@@ -6,36 +6,55 @@ import html
 import json
 import math
 import re
+from collections.abc import Mapping
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 from chita.files.atomic import write_whole
-from chita.report.page.bench_page import bench_page, bench_section
+from chita.files.run_folder import PAGE_FILE, check_not_of_a_run, record_file
+from chita.report.page.bench_page import bench_page, with_benchmarks
 from chita.report.page.folder import Folder, read_folder
 from chita.report.page.gradual_page import gradual_page
 from chita.report.page.parts import Part
 from chita.report.page.prune_page import prune_page
+from chita.report.page.recover_page import recover_page
 
-PAGE = "report.html"
-SCRIPTS = ("dom", "scales", "cursor", "lines", "bars", "figure", "masks", "page")
+SCRIPTS = ("dom", "scales", "cursor", "table", "lines", "bars", "figure", "masks", "page")
 
 
-def write_page(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of a run folder, by default into the folder, and return its path."""
-    out = out or folder / PAGE
-    write_whole(out, render(page_data(read_folder(folder))).encode())
+def write_page(
+    folder: Path, out: Path | None = None, *, defaults: Mapping[str, Any] | None = None
+) -> Path:
+    """Write the page of a run folder, and return its path.
+
+    Args:
+        folder: the run folder.
+        out: the page; by default a file in the folder.
+        defaults: the default values of the settings of `chita.prune`. The page lists other values
+            first.
+    """
+    out = out or folder / PAGE_FILE
+    if out.name != PAGE_FILE:
+        check_not_of_a_run(out)
+    page = render(page_data(read_folder(folder), defaults))
+    write_whole(out, page.encode(errors="replace"))  # JSON may contain half of a character
+    record_file(out)
     return out
 
 
-def page_data(folder: Folder) -> Part:
+def page_data(folder: Folder, defaults: Mapping[str, Any] | None = None) -> Part:
     """Return the content of the page."""
-    if folder.record is None:
+    record = folder.record
+    if record is None:
         page = bench_page(folder.benchmarks)
+    elif "epochs" in record:
+        page = gradual_page(folder, record)
+    elif "stages" in record:
+        page = prune_page(folder, record, defaults or {})
     else:
-        make = gradual_page if "epochs" in folder.record else prune_page
-        page = make(folder, folder.record)
-        page["sections"] = [*map(bench_section, folder.benchmarks), *page["sections"]]
+        page = recover_page(folder, record)
+    page = page if record is None else with_benchmarks(page, folder.benchmarks)
     return {**page, "version": metadata.version("chita")}
 
 

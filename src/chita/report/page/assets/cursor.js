@@ -16,7 +16,7 @@ function addCursor(plot, picture, current) {
     if (mark) placeReadout(readout, plot, mark);
   }
 
-  const point = (event) => choose(nearest(current.marks, pointIn(picture, event), current.tall));
+  const point = (event) => choose(nearest(current.marks, pointIn(picture, event)));
   picture.addEventListener("pointermove", point);
   picture.addEventListener("pointerdown", point);
   picture.addEventListener("pointerleave", (event) => {
@@ -40,12 +40,11 @@ function pointIn(picture, event) {
   return { x: event.clientX - frame.left, y: event.clientY - frame.top };
 }
 
-// Return the nearest mark; for bars, only the vertical distance counts.
-function nearest(marks, { x, y }, tall) {
+function nearest(marks, { x, y }) {
   let best = null;
   let least = Infinity;
   for (const mark of marks) {
-    const far = (tall ? 0 : (mark.x - x) ** 2) + (mark.y - y) ** 2;
+    const far = (mark.x - x) ** 2 + (mark.y - y) ** 2;
     if (far < least) [best, least] = [mark, far];
   }
   return best;
@@ -56,9 +55,8 @@ function step(marks, chosen, key) {
   if (key === "Escape") return null;
   if (!["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"].includes(key)) return undefined;
   if (chosen === null) return marks[0] ?? null;
-  const row = marks.filter((mark) => mark.row === chosen.row);
-  const line = row.length > 1 ? row : marks; // bars are rows of one mark
-  const place = line.findIndex((mark) => mark.row === chosen.row && mark.column === chosen.column);
+  const line = marks.filter((mark) => mark.row === chosen.row);
+  const place = line.findIndex((mark) => mark.column === chosen.column);
   if (key === "Home") return line[0];
   if (key === "End") return line[line.length - 1];
   if (key === "ArrowLeft") return line[Math.max(0, place - 1)];
@@ -66,7 +64,7 @@ function step(marks, chosen, key) {
   const rows = [...new Set(marks.map((mark) => mark.row))];
   const wanted = rows[rows.indexOf(chosen.row) + (key === "ArrowDown" ? 1 : -1)];
   const others = marks.filter((mark) => mark.row === wanted);
-  return nearest(others, chosen, false) ?? chosen;
+  return nearest(others, chosen) ?? chosen;
 }
 
 // Place the text beside the mark, inside the plot.

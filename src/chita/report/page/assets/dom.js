@@ -17,6 +17,11 @@ function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
+// Return a long name in pieces between which a line may break.
+function soft(text) {
+  return text.split(/(?<=[._:/])/).flatMap((piece, place) => (place ? [make("wbr"), piece] : [piece]));
+}
+
 function fourDigits(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -25,7 +30,7 @@ function fourDigits(value) {
 }
 
 const FORMS = {
-  share: (value) => `${(100 * value).toFixed(2)}%`,
+  share: (value) => `${(100 * value).toFixed(2)} %`,
   percent: (value) => `${value.toFixed(2)} %`,
   count: (value) => value.toLocaleString("en"),
   seconds: (value) => (value < 0.1 ? `${fourDigits(value)} s` : `${value.toFixed(2)} s`),
@@ -38,7 +43,7 @@ function show(value, axis) {
 
 // On an axis, a tick needs fewer digits than a figure.
 function showTick(value, axis) {
-  if (axis.form === "share") return `${fourDigits(100 * value)}%`;
+  if (axis.form === "share") return `${fourDigits(100 * value)} %`;
   if (axis.form === "percent") return `${fourDigits(value)} %`;
   if (axis.form === "count" && value < 1e5) return value.toLocaleString("en");
   return axis.form === "seconds" ? `${fourDigits(value)} s` : fourDigits(value);

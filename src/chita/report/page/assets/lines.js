@@ -6,7 +6,7 @@ const SHAPES = [
   (r) => `M0,${-1.3 * r}L${1.3 * r},0L0,${1.3 * r}L${-1.3 * r},0z`,
   (r) => `M0,${-1.2 * r}L${1.2 * r},${r}L${-1.2 * r},${r}z`,
 ];
-const MANY = 60; // a curve with more points has no markers
+const PITCH = 10; // pixels between points; a curve with more points has no markers
 
 // Shapes change along the palette and again on each round of it: colour is never the only sign.
 function marker(series, radius) {
@@ -20,18 +20,19 @@ function marker(series, radius) {
 function drawLines(chart, hidden, width) {
   const shown = chart.series.filter((series) => !hidden.has(series.name));
   const points = shown.flatMap((series) => series.points);
-  const slanted = chart.x.names && chart.x.names.join("").length * 7.5 > width - 80;
-  const height = Math.round(Math.min(380, Math.max(230, 0.62 * width))) + (slanted ? 50 : 0);
+  const slanted = chart.x.names && isTight(chart.x.names, width - 86);
+  const height = Math.round(Math.min(420, Math.max(260, 0.5 * width))) + (slanted ? 50 : 0);
   const frame = { left: 64, right: width - 22, top: 26, bottom: height - (slanted ? 96 : 44) };
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, height });
   if (!points.length) return { svg, marks: [] };
   const heights = points.flatMap(({ y, error }) => (error && y > error ? [y - error, y + error] : [y]));
   const levels = chart.levels.map((level) => level.y);
-  const x = scaleFor(chart.x, points.map((point) => point.x), frame.left, frame.right, 56);
+  const x = scaleFor(chart.x, points.map((point) => point.x), frame.left, frame.right, 76);
   const y = scaleFor(chart.y, [...heights, ...levels], frame.bottom, frame.top, 40);
   drawAxes(svg, chart, { x, y }, frame, { height, slanted });
   drawLevels(svg, chart.levels, y, frame);
-  for (const series of shown) svg.append(drawCurve(series, { x, y }));
+  const most = (frame.right - frame.left) / PITCH;
+  for (const series of shown) svg.append(drawCurve(series, { x, y }, most));
   const marks = shown.flatMap((series, row) =>
     series.points.map((point, column) => ({
       x: x(point.x), y: y(point.y), row, column, text: describe(chart, series, point),
@@ -40,13 +41,19 @@ function drawLines(chart, hidden, width) {
   return { svg, marks };
 }
 
+// Whether the longest name is wider than its share of the axis.
+function isTight(names, width) {
+  return Math.max(...names.map((name) => name.length)) * 7.5 > width / names.length;
+}
+
 function drawAxes(svg, chart, { x, y }, frame, { height, slanted }) {
   for (const tick of y.ticks) {
     svg.append(draw("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(tick), y2: y(tick) }));
     svg.append(draw("text", { x: frame.left - 8, y: y(tick) + 4, "text-anchor": "end" }, showTick(tick, chart.y)));
   }
   for (const tick of x.ticks) {
-    const text = chart.x.names ? fit(chart.x.names[tick], slanted ? 112 : 160) : showTick(tick, chart.x);
+    const room = slanted ? Math.min(100, x(tick) / 0.77 - 18) : 160; // a slanted text ends at its tick
+    const text = chart.x.names ? fit(chart.x.names[tick], room) : showTick(tick, chart.x);
     const below = frame.bottom + 18;
     const turn = slanted ? { "text-anchor": "end", transform: `rotate(-40 ${x(tick)} ${below})` } : { "text-anchor": "middle" };
     svg.append(draw("line", { class: "grid", x1: x(tick), x2: x(tick), y1: frame.bottom, y2: frame.bottom + 5 }));
@@ -62,20 +69,20 @@ function drawLevels(svg, levels, y, frame) {
   }
 }
 
-function drawCurve(series, { x, y }) {
+function drawCurve(series, { x, y }, most) {
   const ink = colour(series.colour);
   const curve = draw("g", { class: "series" });
   if (series.style !== "dots") {
     const path = series.points.map((point) => `${x(point.x).toFixed(1)},${y(point.y).toFixed(1)}`).join("L");
     curve.append(draw("path", { class: `curve ${series.style}`, d: `M${path}`, stroke: ink }));
   }
-  if (series.points.length > MANY) return curve;
+  if (series.style !== "dots" && series.points.length > most) return curve;
   for (const point of series.points) {
     if (point.error && point.y > point.error) {
       const ends = { y1: y(point.y - point.error), y2: y(point.y + point.error) };
       curve.append(draw("line", { x1: x(point.x), x2: x(point.x), ...ends, stroke: ink }));
     }
-    const mark = marker(series, series.style === "dots" && series.points.length < 12 ? 6 : 4);
+    const mark = marker(series, series.style === "dots" && series.points.length < 12 ? 7 : 4);
     mark.setAttribute("transform", `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`);
     curve.append(mark);
   }

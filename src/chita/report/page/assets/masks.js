@@ -35,7 +35,6 @@ function addMaskCursor(plot, canvas, mask, cells) {
   const cell = make("span", { class: "cell", hidden: "" });
   plot.append(cell);
   const current = {
-    tall: false,
     ring: (mark) => moveCell(cell, mark),
     get marks() {
       return Array.from(cells, (cell, place) => cellMark(canvas, mask, cell, place));

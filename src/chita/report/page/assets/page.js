@@ -1,4 +1,4 @@
-// Build the page from its data.
+// Build the page from its data: figures, the headline chart, sections, and folded details.
 
 const page = JSON.parse(document.getElementById("data").textContent);
 
@@ -15,28 +15,53 @@ function makeFact({ label, value, note }) {
   return make("div", { class: "fact" }, ...lines, note ? make("dd", { class: "note" }, note) : null);
 }
 
-function makeSection(section, place) {
+function makeSection({ title, text, charts }, place) {
   return make(
     "section", { id: `section-${place}`, "aria-labelledby": `title-${place}` },
-    make("h2", { id: `title-${place}` }, section.title),
-    section.text ? make("p", { class: "text" }, section.text) : null,
-    section.charts.length ? make("div", { class: "charts" }, ...section.charts.map(makeFigure)) : null,
-    section.masks.length ? make("div", { class: "masks" }, ...section.masks.map(makeMask)) : null,
-    section.tables.length ? make("div", { class: "card tables" }, ...section.tables.map((table) => makeDetails(table.title, table, table.unfolded))) : null,
+    make("h2", { id: `title-${place}` }, title),
+    text ? make("p", { class: "text" }, text) : null,
+    charts.length ? make("div", { class: "charts" }, ...charts.map((chart) => makeFigure(chart))) : null,
+  );
+}
+
+function makeFold({ title, text, charts, tables, masks }) {
+  const makeContent = () => make(
+    "div", { class: "content" },
+    text ? make("p", { class: "text" }, text) : null,
+    charts.length ? make("div", { class: "charts small" }, ...charts.map((chart) => makeFigure(chart))) : null,
+    masks.length ? make("div", { class: "masks" }, ...masks.map(makeMask)) : null,
+    ...tables.flatMap((table) => [
+      table.title === title ? null : make("h3", {}, table.title), makeTable(table.title, table),
+    ]),
+  );
+  return makeDetails(title, makeContent, { class: "fold card" });
+}
+
+function makeFolds() {
+  if (!page.folds.length) return "";
+  return make(
+    "section", { id: "details", "aria-labelledby": "title-details" },
+    make("h2", { id: "title-details" }, "Details"), ...page.folds.map(makeFold),
   );
 }
 
 function makeNavigation() {
-  const links = page.sections.map((section, place) => make("li", {}, make("a", { href: `#section-${place}` }, section.title)));
-  return make("nav", { "aria-label": "Sections" }, make("ul", {}, ...links));
+  const links = page.sections.map((section, place) => [`section-${place}`, section.title]);
+  if (page.folds.length) links.push(["details", "Details"]);
+  const items = links.map(([id, title]) => make("li", {}, make("a", { href: `#${id}` }, title)));
+  return make("nav", { "aria-label": "Sections" }, make("ul", {}, ...items));
 }
 
 document.getElementById("top").append(
   make("div", { class: "brand" }, makeLogo(), `chita ${page.version}`),
-  make("h1", {}, page.title),
-  make("p", { class: "lead" }, page.lead),
-  make("dl", { class: "facts" }, ...page.facts.map(makeFact)),
-  page.sections.length > 1 ? makeNavigation() : "",
+  make("h1", {}, ...soft(page.title)),
+  make("p", { class: "lead" }, ...soft(page.lead)),
+  page.facts.length ? make("dl", { class: "facts" }, ...page.facts.map(makeFact)) : "",
 );
-document.getElementById("main").append(...page.sections.map(makeSection));
-document.getElementById("foot").append(`Made by chita report ${page.version}. The page is whole in itself: it loads nothing.`);
+document.getElementById("main").append(
+  page.headline ? makeFigure(page.headline, { class: "headline" }) : "",
+  page.sections.length > 1 ? makeNavigation() : "",
+  ...page.sections.map(makeSection),
+  makeFolds(),
+);
+document.getElementById("foot").append(`Made by chita report ${page.version}. The page is self-contained: it loads no other files.`);

@@ -1,0 +1,14 @@
+"""onnxruntime on the CPU. It multiplies zeros like other numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from chita.deploy.onnx_file import open_onnx, run_onnx
+from chita.deploy.paths.exported import Exported, Path, require_package
+
+
+def onnxruntime_path(exported: Exported) -> Path:
+    """Return a path that runs the exported model in onnxruntime."""
+    require_package("onnxruntime", "pip install 'chita[onnx]'")
+    return partial(run_onnx, open_onnx(exported.content), exported.example)
