@@ -55,7 +55,10 @@ def test_the_command_writes_four_files_and_resumes(
         (["table1", "--quick", "--checkpoints", "some"], naming("--quick", "--checkpoints")),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_what_is_wrong_is_named(
+    tmp_path: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # without fetched weights
     with pytest.raises(ChitaError, match=message):
         bench(*arguments, "--out", str(tmp_path))
 
@@ -69,20 +72,20 @@ def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> Non
 def test_every_benchmark_of_the_paper_is_there() -> None:
     assert list(command.BENCHMARKS) == [
         "table1", "runtime", "objective", "schedules", "ridge", "first-order", "stepsize",
-        "gradual", "scale", "robustness",
+        "gradual", "scale", "recovery", "language", "imagenet", "robustness",
     ]  # fmt: skip
 
 
-def test_trainings_are_averaged_over_three_seeds_and_all_else_over_five(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_number_of_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: dict[str, int] = {}
     monkeypatch.setattr(
         command, "run_benchmark", lambda name, _, bench, __: seeds.update({name: bench.seeds})
     )
     for name in command.BENCHMARKS:
         bench(name, "--out", str(tmp_path))
-    assert seeds.pop("gradual") == 3
+    assert seeds.pop("gradual") == seeds.pop("recovery") == 3
+    assert seeds.pop("language") == 1  # large networks
+    assert seeds.pop("imagenet") == 1  # the error of 1,000 test images is larger than that of seeds
     assert set(seeds.values()) == {5}
     bench("gradual", "--out", str(tmp_path), "--seeds", "2")
     assert seeds["gradual"] == 2

@@ -52,7 +52,7 @@ def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_p
     record = gradual("--recipe", recipe, "--sparsity", "0.95", "--seed", "2", "--out", out)
     assert {path.name for path in out.iterdir()} == {
         "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "history.csv",
-        "history.png", EpochFile.file,
+        "history.png", EpochFile.file, "run.json",
     }  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == record
     model = zoo.get("mlpnet").build()
@@ -64,7 +64,7 @@ def test_the_folder_holds_the_sparse_network_and_its_history(recipe: Path, tmp_p
     apply_masks(model, masks)  # zero there already
     assert all(torch.equal(model.state_dict()[name] != 0, mask) for name, mask in masks.items())
     config = yaml.safe_load((out / "config.yaml").read_text())
-    assert (config["seed"], config["method"], config["target_sparsity"]) == (2, "chita-bso", 0.95)
+    assert (config["seed"], config["method"], config["sparsity"]) == (2, "chita-bso", 0.95)
     assert config["recipe"]["learning_rate"] == 0.05
     with (out / "history.csv").open(newline="") as file:
         assert [line["pruned"] for line in csv.DictReader(file)] == ["True", "False"] * 2

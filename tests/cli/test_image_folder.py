@@ -83,6 +83,7 @@ def test_train_with_random_crops(tmp_path: Path) -> None:
     assert load_file(tmp_path / "new.safetensors")["stem.bn.num_batches_tracked"] == 2
 
 
+@pytest.mark.usefixtures("empty_cache")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -92,7 +93,10 @@ def test_train_with_random_crops(tmp_path: Path) -> None:
             naming("resnet50", "--data", "imagefolder:DIR", "mnist"),
         ),
         (["train", "mobilenetv1"], naming("mobilenetv1", "--data", "imagefolder:DIR")),
-        (["prune", "resnet50", "--data", "imagefolder:x"], naming("resnet50", "--checkpoint")),
+        (
+            ["prune", "resnet50", "--data", "imagefolder:x"],
+            naming("resnet50", "--checkpoint", "chita weights get resnet50"),
+        ),
         (
             ["prune", "resnet20", "--data", "imagefolder:x"],
             naming("resnet20", "--data", "cifar10", "imagefolder:x"),

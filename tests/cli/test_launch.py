@@ -16,12 +16,15 @@ import safetensors.torch
 import torch
 
 from chita.cli import launch
-from chita.cli.launch import first_rank_first, launched, resumable
+from chita.cli.launch import Output, first_rank_first, launched, resumable
+from chita.errors import ChitaError
+from chita.files.run_folder import RESULT_FILES
 from chita.pruning.resume import StageFile
 from chita.solver.ranks import ALONE, Ranks, joined_ranks
+from tests.files.test_folder_lock import in_thread
 from tests.support.command import invoke
 from tests.support.gloo import on_ranks
-from tests.support.messages import says
+from tests.support.messages import naming, says
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +91,7 @@ def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_rank_0_alone_clears_the_folder(
+def test_rank_0_alone_locks_the_folder(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     invoke(*PRUNE, "--method", "magnitude", "--out", str(tmp_path))
@@ -100,5 +103,35 @@ def test_rank_0_alone_clears_the_folder(
         yield ranks, torch.device("cpu")
 
     monkeypatch.setattr(launch, "launched", one_of_two)
-    with resumable(StageFile, tmp_path, resume=False, device="cpu"):
-        assert StageFile.done(tmp_path) == (None if rank == 0 else (2, 2))
+    output = Output(tmp_path, RESULT_FILES, [], overwrite=False)
+    with resumable(StageFile, output, resume=False, device="cpu"):
+        assert bool(in_thread(tmp_path)) == (rank == 0)
+        assert StageFile.done(tmp_path) == (2, 2)  # until the new run begins
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({"WORLD_SIZE": "two"}, ("WORLD_SIZE", "two")),
+        ({"WORLD_SIZE": ""}, ("WORLD_SIZE",)),
+        ({"WORLD_SIZE": "0"}, ("WORLD_SIZE", "0")),
+        ({"WORLD_SIZE": "-1"}, ("WORLD_SIZE", "-1")),
+        ({"WORLD_SIZE": "2.0"}, ("WORLD_SIZE", "2.0")),
+        ({"WORLD_SIZE": "2"}, ("RANK",)),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, ("MASTER_ADDR",)),
+        ({"WORLD_SIZE": "2", "RANK": "x"}, ("RANK", "x")),
+        (
+            {"WORLD_SIZE": "2", "RANK": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29555"},
+            ("RANK", "2"),
+        ),
+    ],
+)
+def test_wrong_variables_of_torchrun_are_named(
+    variables: dict[str, str], names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ChitaError, match=naming(*names, "torchrun")), launched("cpu"):
+        pass

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from chita import apply_masks, zoo
 from chita.errors import ChitaError
+from chita.pruning.resume import StageFile
 from tests.support.command import invoke
 from tests.support.messages import naming, says
 
@@ -179,8 +180,8 @@ def test_a_run_in_the_folder_is_gone_on_with_or_left_alone(tmp_path: Path) -> No
         prune(*arguments, "--resume", "--stages", "4")
     with pytest.raises(ChitaError, match=naming("data", "seed", 0, 1)):
         prune(*arguments, "--resume", "--seed", "1")
-    path = tmp_path / "stage.safetensors"
-    path.write_bytes(path.read_bytes().replace(b'"stages\\": 3', b'"stages\\": 9'))
+    stored = StageFile.read(tmp_path / StageFile.file)
+    StageFile(tmp_path, run=stored.run, stages=9).write(stored.finished)
     with pytest.raises(
         ChitaError, match=naming("stage 3", 9, "stage.safetensors", re.compile("resume"))
     ):

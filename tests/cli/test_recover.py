@@ -46,7 +46,7 @@ def test_the_folder_has_the_trained_network_with_the_same_zeros(run: Path, tmp_p
     text = invoke("recover", run, *BRIEF, "--out", out, "--json")
     record = json.loads(text.splitlines()[-1])
     assert {path.name for path in out.iterdir()} == {
-        "model.safetensors", "masks.safetensors", "config.yaml", "result.json",
+        "model.safetensors", "masks.safetensors", "config.yaml", "result.json", "run.json",
     }  # fmt: skip
     assert json.loads((out / "result.json").read_text()) == record
     assert (record["steps"], record["nonzeros"], record["weights"]) == (40, 1618, 32360)
@@ -75,7 +75,7 @@ def test_a_checkpoint_a_teacher_and_a_seed_can_be_given(run: Path, tmp_path: Pat
     shutil.copy(run / "model.safetensors", given)
     options = ("--network", "mlpnet", "--data", "mnist-slice", "--teacher", EMBEDDED.checkpoint)
     one, other = (recover(given, *options, "--seed", seed) for seed in (3, 4))
-    assert one["checkpoint"] == str(EMBEDDED.checkpoint)
+    assert one["teacher"] == str(EMBEDDED.checkpoint)
     of_the_run = recover(run)
     assert one["loss_after"] == of_the_run["loss_after"] != other["loss_after"]
 
@@ -93,7 +93,7 @@ def test_the_teacher_is_the_network_that_the_run_started_from(tmp_path: Path) ->
         ).splitlines()[-1]
     )  # fmt: skip
     record = recover(folder)
-    assert record["checkpoint"] == str(tmp_path / "dense.safetensors")
+    assert record["teacher"] == str(tmp_path / "dense.safetensors")
     assert record["dense_accuracy"] == pruned["dense_accuracy"] < 95
     (tmp_path / "dense.safetensors").unlink()
     with pytest.raises(ChitaError, match=naming("--teacher", "mlpnet", "dense.safetensors")):
@@ -135,6 +135,7 @@ def test_another_seed_would_divide_the_images_differently(run: Path, tmp_path: P
     shutil.copytree(run, folder)
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config |= {"data": "imagefolder:photos", "val_split": 0.1}
+    (folder / "run.json").unlink()  # as in a folder of an older version
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
     with pytest.raises(ChitaError, match=naming("--seed", 4, 3, "--val-split", 0.1)):
         recover(folder, "--seed", "4")

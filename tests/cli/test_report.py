@@ -1,3 +1,4 @@
+import json
 import re
 from pathlib import Path
 
@@ -6,7 +7,9 @@ from typer.testing import CliRunner
 
 from chita.cli.app import app
 from chita.errors import ChitaError
-from tests.report.page.folders import write_gradual
+from chita.pruning.config import PruneConfig
+from chita.pruning.option_declaration import defaults_of
+from tests.report.page.folders import write_gradual, write_recover
 from tests.support.messages import naming, says
 
 PRUNE = ["prune", "mlpnet", "--method", "magnitude", "--device", "cpu", "--report"]
@@ -44,6 +47,28 @@ def test_prune_ends_with_a_page(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, [*PRUNE, "--out", str(tmp_path)], catch_exceptions=False)
     assert done.exit_code == 0
     assert says((tmp_path / "report.html").read_text(), re.compile("<title>[^<]*mlpnet[^<]*MP"))
+
+
+def test_settings_other_than_the_defaults_of_prune_come_first(tmp_path: Path) -> None:
+    arguments = [*PRUNE, "--out", str(tmp_path), "--sparsity", "0.7"]
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
+    data = re.findall(r'id="data">(.*?)</script>', (tmp_path / "report.html").read_text())[0]
+    (settings,) = (fold for fold in json.loads(data)["folds"] if fold["title"] == "Settings")
+    given, usual = (dict(table["rows"]) for table in settings["tables"])
+    assert {"method": "magnitude", "sparsity": "70.00 %"}.items() <= given.items()
+    defaults = defaults_of(PruneConfig)
+    assert {name for name, value in defaults.items() if value is None} <= {*usual, *given}
+    assert {"start", "allocation", "seed"} <= set(usual)
+    assert not set(given) & set(usual)
+
+
+def test_a_recovered_network_has_a_page(tmp_path: Path) -> None:
+    write_recover(tmp_path)
+    done = CliRunner().invoke(app, ["report", str(tmp_path)], catch_exceptions=False)
+    assert done.exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert says(page, re.compile("<title>[^<]*mlpnet[^<]*recovered"))
 
 
 def test_prune_needs_a_folder_for_its_page() -> None:

@@ -37,7 +37,11 @@ def test_layers_can_be_left_out_and_a_missing_matplotlib_costs_the_figure_alone(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     said = run("--out", str(tmp_path), "--exclude", "fc1.weight")
     assert "fc2.weight" in said and "fc1.weight" not in said
-    assert {path.name for path in tmp_path.iterdir()} == {"sensitivity.json", "sensitivity.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "sensitivity.json",
+        "sensitivity.csv",
+        "run.json",
+    }
     assert says(caplog.text, "sensitivity.png", "matplotlib")
 
 

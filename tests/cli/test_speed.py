@@ -46,8 +46,23 @@ def test_speed_of_a_run(run: Path, tmp_path: Path) -> None:
         assert [row["name"] for row in found["layers"]] == ["fc1", "fc2", "fc3"]
 
 
+@pytest.mark.slow
+def test_a_random_mask_before_any_pruning(tmp_path: Path) -> None:
+    """Also for a network that comes without weights."""
+    text = invoke("speed", "resnet20", "--at", "2:4", "--device", "cpu", "--batch", "1", "--json")
+    record = json.loads(text.splitlines()[-1])
+    assert (record["network"], record["at"]) == ("resnet20", "2:4")
+    layers = record["batches"][0]["layers"]
+    assert {row["sparsity"] for row in layers} == {0.5} and len(layers) == 19
+    assert record["batches"][0]["advice"] in text
+
+
 def test_wrong_arguments(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("dtype", "float32", "int8")):
         invoke("speed", "mlpnet", "--dtype", "int8")
     with pytest.raises(ChitaError, match=naming(".json", str(tmp_path))):
         invoke("speed", "mlpnet", "--out", tmp_path)
+    with pytest.raises(ChitaError, match=naming("--at", "half")):
+        invoke("speed", "mlpnet", "--at", "half")
+    with pytest.raises(ChitaError, match=naming("sparsity", "90")):
+        invoke("speed", "mlpnet", "--at", "90")

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,4 +78,10 @@ def test_if_no_cell_can_be_computed_the_reason_is_the_error(tmp_path: Path) -> N
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "cells.jsonl").write_text('{"key": {}}\n' + line + "\n")
     with pytest.raises(ChitaError, match=naming("line 2", "cells.jsonl")):
+        Cells(tmp_path)
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "cells.jsonl")
+    with pytest.raises(ChitaError, match=naming("cells.jsonl")):
         Cells(tmp_path)

@@ -12,7 +12,7 @@ from chita.paper import networks
 from chita.paper.networks import Subject, find_subjects
 from chita.paper.settings import paper_grid
 from chita.paper.table1 import IMAGENET_METHODS
-from tests.data.pictures import save_classes
+from tests.data.pictures import save, save_classes
 from tests.support.messages import naming
 
 
@@ -90,6 +90,7 @@ def test_a_network_trained_without_augmentation_is_not_augmented(tmp_path: Path)
         subject.calibration(0, augment=True)
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_imagenet_adds_the_networks_whose_weights_are_there(tmp_path: Path) -> None:
     for part in ("train", "val"):
         save_classes(tmp_path / "images" / part, classes=2, each=2)
@@ -111,3 +112,25 @@ def test_imagenet_adds_the_networks_whose_weights_are_there(tmp_path: Path) -> N
     settings = [s for m in IMAGENET_METHODS["mobilenetv1"] for s in paper_grid("mobilenetv1", m)]
     assert {(s.samples, s.batch) for s in settings} == {(1000, 16)}
     assert {s.stages for s in settings if s.method == "chita++"} == {100}
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_the_small_imagenet_is_laid_out(tmp_path: Path) -> None:
+    """The first two images of a class calibrate, in the order of the WNIDs; the third one tests."""
+    for number, wnid in enumerate(("n02", "n10")):
+        folder = tmp_path / "images" / "imagenet-val2" / f"{number:04d}"
+        save(tmp_path / "images" / "imagenet-sample" / wnid / "0.jpg", size=(256, 256), seed=number)
+        for place in (0, 1):
+            save(folder / f"{place}.jpg", size=(224, 224), seed=10 + 2 * number + place)
+    file = "mobilenetv1_imagenet_folded.safetensors"
+    save_checkpoint(zoo.get("mobilenetv1-folded").build(), tmp_path / file)
+    for _ in range(2):  # a resumed run finds the links of the first one
+        (subject,) = find_subjects(
+            tmp_path, device=torch.device("cpu"), out=tmp_path, imagenet=tmp_path / "images"
+        ).values()
+    assert (len(subject.splits.train), len(subject.splits.test)) == (4, 2)
+    inputs, labels = next(iter(subject.test))
+    assert labels.tolist() == [0, 1] and inputs.shape == (2, 3, 224, 224)
+    assert next(iter(subject.calibration(0)))[1].sort().values.tolist() == [0, 0, 1, 1]
+    preprocessing = subject.network.preprocessing
+    assert preprocessing is not None and preprocessing.resize == preprocessing.size

@@ -29,3 +29,8 @@ def test_the_four_files_say_the_same(tmp_path: Path) -> None:
     assert "(name.png)" in text
     with Image.open(tmp_path / "name.png") as picture:
         assert picture.size[0] >= 600
+
+
+def test_a_bar_in_a_name_is_no_border() -> None:
+    lines = as_markdown([{"a|b": "|w|", "loss": 0.5}]).splitlines()
+    assert lines == [r"| a\|b | loss |", "| --- | --- |", r"| \|w\| | 0.5 |"]

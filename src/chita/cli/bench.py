@@ -10,14 +10,21 @@ import typer
 
 from chita.cli.import_option import Imports
 from chita.cli.launch import pick_device
-from chita.cli.shared_options import Device
+from chita.cli.shared_options import Device, out_folder
+from chita.cli.threads import Threads
 from chita.errors import ChitaError
-from chita.files.run_folder import prepare_folder
+from chita.files.run_folder import prepare_folder, writing_to
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark
 from chita.paper.first_order import FirstOrder
 from chita.paper.gradual import QUICK_SETTINGS, Gradual
+from chita.paper.imagenet import QUICK as QUICK_IMAGENET
+from chita.paper.imagenet import ImageNetBench
+from chita.paper.language import LanguageBench
+from chita.paper.language_layout import TRAINED
+from chita.paper.language_models import small
 from chita.paper.networks import find_subjects
 from chita.paper.objective import Objective
+from chita.paper.recovery import QUICK_GROUPS, RecoveryBench
 from chita.paper.ridge import RidgeEffect
 from chita.paper.robustness.benchmark import QUICK_NETWORKS, Robustness
 from chita.paper.runtime import Runtime
@@ -76,6 +83,19 @@ BENCHMARKS = {
             samples=250,
         ),
     ),
+    "recovery": Sizes(
+        RecoveryBench(),
+        RecoveryBench(QUICK_GROUPS, options={"budget": "fast"}),
+        seeds=TRAINING_SEEDS,
+    ),
+    "language": Sizes(
+        LanguageBench(),
+        LanguageBench(
+            (small,), (0.5, "2:4"), options={name: {"budget": "8 steps"} for name in TRAINED}
+        ),
+        seeds=1,
+    ),
+    "imagenet": Sizes(ImageNetBench(), QUICK_IMAGENET, seeds=1),
     "robustness": Sizes(Robustness(), Robustness(QUICK_NETWORKS, samples=200)),
 }
 NAMES = ", ".join(BENCHMARKS)
@@ -83,24 +103,40 @@ NAMES = ", ".join(BENCHMARKS)
 
 def bench_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"One of {NAMES}.")],
-    out: Annotated[
-        Path, typer.Option(help="Folder for the cells, the tables and the figure.")
-    ] = Path("runs/bench"),
+    out: Annotated[Path, out_folder("Folder for the cells, the tables and the figure.")] = Path(
+        "runs/bench"
+    ),
     checkpoints: Annotated[
         Path | None,
         typer.Option(help="Folder of the paper's checkpoints; by default the embedded MLPNet."),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of seeds: by default 5, 3 for gradual, 1 with --quick."),
+        typer.Option(
+            min=1,
+            help="Number of seeds: by default 5, 3 for gradual and recovery, 1 for imagenet, "
+            "for language and with --quick.",
+        ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Use the embedded MLPNet, in a minute or two.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="Use the embedded MLPNet, or a small language model, in a minute or two.",
+        ),
     ] = False,
     device: Device = None,
+    threads: Threads = None,
     imagenet: Annotated[
         Path | None,
-        typer.Option(help="Folder of ImageNet (train/ and val/), for the networks that need it."),
+        typer.Option(
+            help="Folder of ImageNet (train/ and val/, or imagenet-sample/ and imagenet-val2/), "
+            "for the networks that need it."
+        ),
+    ] = None,
+    texts: Annotated[
+        Path | None,
+        typer.Option(help="Folder of WikiText-2 (wiki.test.raw and valid.txt), for language."),
     ] = None,
     imports: Imports = None,
 ) -> None:
@@ -116,8 +152,15 @@ def bench_command(
             "--quick runs on the embedded network: leave out --checkpoints and --imagenet"
         )
     subjects = find_subjects(checkpoints, device=place, out=out, imagenet=imagenet)
-    bench = Bench(subjects, seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds))
+    bench = Bench(
+        subjects,
+        seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds),
+        device=place,
+        folder=out,
+        texts=texts,
+    )
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
-    run_benchmark(name, benchmark, bench, out)
+    with writing_to(out):
+        run_benchmark(name, benchmark, bench, out)
     written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
     show(written)

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
-from chita.cli.shared_options import Source, SourceNetwork
+from chita.cli.launch import open_source
+from chita.cli.set_option import Arguments
+from chita.cli.shared_options import ExampleData, Source, SourceNetwork
 from chita.deploy.onnx_file import export_onnx
+from chita.files.run_folder import prepare_file
 from chita.report.console import show
-from chita.zoo.trained import find_trained, open_trained, random_images
+from chita.zoo.example import example_inputs
 
 
 def export_command(
@@ -19,10 +22,16 @@ def export_command(
         Path, typer.Argument(help="The file, which must end in .onnx, in an existing folder.")
     ],
     network: SourceNetwork = None,
+    arguments: Arguments = None,
+    data_name: ExampleData = None,
+    opset: Annotated[
+        int | None,
+        typer.Option(min=1, help="Version of the operators; DeepSparse reads 18."),
+    ] = None,
 ) -> None:
     """Write a network as an ONNX file for any batch size, checked against onnxruntime."""
-    known, checkpoint = find_trained(source, network)
-    show(f"{known.name} from {checkpoint}")
-    model = open_trained(known, checkpoint, with_data=False).model
-    worst = export_onnx(model.eval(), random_images(known, 2), out)
-    show(f"{known.name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")
+    prepare_file(out, ".onnx")  # before the network is built
+    trained = open_source(source, network, arguments, data_name)
+    worst = export_onnx(trained.model.eval(), example_inputs(trained, 2), out, opset=opset)
+    name = trained.network.name
+    show(f"{name} written to {out}: onnxruntime differs by {worst:.1e} of the largest output")

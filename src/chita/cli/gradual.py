@@ -11,12 +11,24 @@ from typing import Annotated, Any
 import typer
 from torch import nn
 
-from chita import zoo
-from chita.cli.launch import open_with_data, resumable
-from chita.cli.shared_options import AsJson, DataName, Device, NetworkName, Seed, ValSplit
+from chita.cli.launch import Output, open_with_data, resumable
+from chita.cli.set_option import Arguments, read_arguments
+from chita.cli.settings_file import FILE
+from chita.cli.shared_options import (
+    AsJson,
+    DataName,
+    Device,
+    NetworkName,
+    Overwrite,
+    Seed,
+    TestName,
+    ValSplit,
+    out_folder,
+)
+from chita.cli.threads import Threads
 from chita.errors import ChitaError
 from chita.files.atomic import write_csv
-from chita.files.run_folder import write_run
+from chita.files.run_folder import HISTORY_FILES, RESULT_FILES, replacing, write_run
 from chita.gradual.epoch_file import EpochFile
 from chita.gradual.history import History, draw_history
 from chita.gradual.recipe import GradualRecipe, read_recipe, shipped_recipe
@@ -26,7 +38,7 @@ from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar
-from chita.zoo import Network
+from chita.zoo import Network, find_network
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +46,9 @@ logger = logging.getLogger(__name__)
 def gradual_command(
     network: NetworkName,
     data_name: DataName = None,
+    test_name: TestName = None,
     val_split: ValSplit = None,
+    arguments: Arguments = None,
     sparsity: Annotated[float, typer.Option(help="Share of the weights to set to zero.")] = 0.9,
     method: Annotated[
         str,
@@ -47,13 +61,17 @@ def gradual_command(
     ] = None,
     recipe_file: Annotated[
         Path | None,
-        typer.Option("--recipe", help="YAML file of the recipe; by default that of the network."),
+        typer.Option(
+            "--recipe",
+            metavar=FILE,
+            help="YAML file of the recipe, or of a run with one; by default that of the network.",
+        ),
     ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             help="Trained weights to start from, and of the teacher of --distill; by default those "
-            "that ship with chita."
+            "that come with MODEL."
         ),
     ] = None,
     distill: Annotated[
@@ -64,38 +82,45 @@ def gradual_command(
             "chita prune does.",
         ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the model and its history.")] = None,
+    out: Annotated[Path | None, out_folder("Folder for the model and its history.")] = None,
+    overwrite: Overwrite = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last finished epoch in OUT.")
     ] = False,
     seed: Seed = 0,
     device: Device = None,
+    threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Prune a network while training it, in steps between epochs of SGD or by a rival method."""
-    known = zoo.get(network)
+    built_with = read_arguments(arguments)
+    known = find_network(network, built_with)
     recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
     recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
     recipe = replace(recipe, distill=recipe.distill or distill)
     fresh = _needs_no_weights(method, checkpoint, recipe)
     recipe.schedule(sparsity)  # a wrong sparsity raises an error before data are fetched
-    with resumable(EpochFile, out, resume=resume, device=device) as (ranks, place):
+    output = Output(
+        out, (*RESULT_FILES, *HISTORY_FILES), [checkpoint, recipe_file, *known.reads], overwrite
+    )
+    with resumable(EpochFile, output, resume=resume, device=device) as (ranks, place):
         trained = open_with_data(
             known,
             checkpoint,
             data_name,
+            test_name=test_name,
             val_split=val_split,
             seed=seed,
             place=place,
             ranks=ranks,
             fresh=fresh,
         )
-        model = trained.model
+        model, splits = trained.model, trained.splits
         dense_accuracy = None if fresh or ranks.rank > 0 else accuracy(model, trained.test)
         with step_bar("training") as progress:
             history = train_sparse(
                 model,
-                trained.splits,
+                splits,
                 recipe,
                 method=method,
                 sparsity=sparsity,
@@ -108,24 +133,27 @@ def gradual_command(
             )
         if ranks.rank > 0:  # only rank 0 writes the results
             return
-    config = {
-        "network": network,
-        "data": trained.data_name,
-        "val_split": val_split,
-        "checkpoint": None if checkpoint is None else str(checkpoint),
-        "method": method,
-        "target_sparsity": sparsity,
-        "distill": recipe.distill,
-        "seed": seed,
-    }
-    record = {
-        **config,
-        "method_title": get_method(method).title,
-        "dense_accuracy": dense_accuracy,
-        **history.to_dict(),
-    }
-    if out is not None:
-        _write(out, model, known, recipe, history, config=config, record=record)
+        config = {
+            "network": network,
+            "set": built_with,
+            "data": trained.data_name,
+            "test": test_name,
+            "val_split": val_split,
+            "checkpoint": None if checkpoint is None else str(checkpoint),
+            "method": method,
+            "sparsity": sparsity,
+            "distill": recipe.distill,
+            "seed": seed,
+        }
+        record = {
+            **config,
+            "target_sparsity": sparsity,
+            "method_title": get_method(method).title,
+            "dense_accuracy": dense_accuracy,
+            **history.to_dict(),
+        }
+        if out is not None:
+            _write(out, model, known, recipe, history, config=config, record=record)
     show(_summary(record))
     if as_json:
         show_json(record)
@@ -155,13 +183,14 @@ def _write(
     """Write the model, its masks, the configuration, the result and the history with a figure."""
     weights = Weights(model, network.prunable)
     masks = weights.split(weights.vector() != 0)
-    write_run(out, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
-    write_csv(out / "history.csv", history.table())
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"
-    try:
-        draw_history(out / "history.png", history.rows, title=title)
-    except ChitaError as error:  # a missing figure must not lose the training
-        logger.warning("history.png is not drawn: %s", error)
+    with replacing(out) as new:
+        write_run(new, model, masks, config={**config, "recipe": asdict(recipe)}, record=record)
+        write_csv(new / "history.csv", history.table())
+        try:
+            draw_history(new / "history.png", history.rows, title=title)
+        except ChitaError as error:  # a missing figure must not lose the training
+            logger.warning("history.png is not drawn: %s", error)
 
 
 def _summary(record: Mapping[str, Any]) -> str:

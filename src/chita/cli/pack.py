@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Table
 
 from chita.files.checkpoint import read_checkpoint, save_checkpoint
 from chita.files.describe import FileReport, describe
 from chita.files.packed.load import load
 from chita.files.packed.write import save
-from chita.files.run_folder import model_file, prepare_file
+from chita.files.run_folder import model_file, prepare_file, verified
 from chita.report.console import show, show_json
 
 
@@ -41,7 +40,7 @@ def unpack_command(
     ],
 ) -> None:
     """Convert a packed file to plain dense safetensors, bit for bit."""
-    tensors = load(source)
+    tensors = load(verified(source))
     prepare_file(out, ".safetensors")
     save_checkpoint(tensors, out)
     show(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
@@ -79,12 +78,12 @@ def file_table(report: FileReport) -> Table:
     table.add_column("bytes", f"{sum(r.stored_bytes for r in report.tensors):,}", justify="right")
     for row in report.tensors:
         table.add_row(
-            escape(row.name),
+            row.name,
             row.dtype,
             "x".join(map(str, row.shape)),
             f"{row.sparsity:.2%}",
             row.pattern,
-            escape(row.form),
+            row.form,
             f"{row.stored_bytes:,}",
         )
     return table

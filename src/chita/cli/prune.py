@@ -1,4 +1,4 @@
-"""The command `chita prune`: run `chita.prune` on a network of the zoo and its data."""
+"""The command `chita prune`: run `chita.prune` on a network and its data."""
 
 from __future__ import annotations
 
@@ -12,25 +12,34 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from chita import zoo
 from chita.cli.import_option import Imports
-from chita.cli.launch import open_with_data, resumable
+from chita.cli.launch import Output, open_with_data, resumable
 from chita.cli.prune_options import read_options, with_prune_options
+from chita.cli.set_option import Arguments, read_arguments
 from chita.cli.shared_options import (
     AsJson,
+    Context,
     DataName,
     Device,
     NetworkName,
+    Overwrite,
+    SequenceCount,
+    TestName,
     ValSplit,
+    out_folder,
+    read_loss,
 )
+from chita.cli.threads import Threads
 from chita.data import Batches
+from chita.data.text import SEQUENCES, TextSize
 from chita.errors import ChitaError
-from chita.files.run_folder import write_run
-from chita.model.accuracy import accuracy
+from chita.files.run_folder import PAGE_FILE, RESULT_FILES, replacing, write_run
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.forward import device_of
+from chita.model.score import Metric
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.config import PruneConfig, resolve_config
+from chita.pruning.option_declaration import defaults_of
 from chita.pruning.option_text import read_shares
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
@@ -38,7 +47,8 @@ from chita.pruning.resume import StageFile
 from chita.report.console import show, show_json
 from chita.report.page.render import write_page
 from chita.report.tables import counts_table, layer_table, summary_table
-from chita.zoo import Network
+from chita.zoo import Network, find_network
+from chita.zoo.network_data import TEXT, is_own
 from chita.zoo.trained import Trained
 
 SPARSITY = 0.9  # the default without a floor
@@ -48,10 +58,21 @@ SPARSITY = 0.9  # the default without a floor
 def prune_command(
     network: NetworkName,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Trained weights; by default those that ship with chita.")
+        Path | None, typer.Option(help="Trained weights; by default those that come with MODEL.")
     ] = None,
     data_name: DataName = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Text to calibrate a language model on; short for --data {TEXT}FILE.",
+            metavar="FILE",
+        ),
+    ] = None,
+    context: Context = None,
+    sequences: SequenceCount = None,
+    test_name: TestName = None,
     val_split: ValSplit = None,
+    arguments: Arguments = None,
     reestimate_bn: Annotated[
         bool,
         typer.Option(
@@ -59,9 +80,9 @@ def prune_command(
         ),
     ] = False,
     device: Device = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the pruned model and the result.")
-    ] = None,
+    threads: Threads = None,
+    out: Annotated[Path | None, out_folder("Folder for the pruned model and the result.")] = None,
+    overwrite: Overwrite = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue after the last finished stage in OUT.")
     ] = False,
@@ -82,58 +103,87 @@ def prune_command(
 ) -> None:
     """Prune a trained network and report the accuracy that it keeps.
 
-    Without --sparsity, --max-loss-increase and --min-accuracy, the sparsity is 0.9.
+    Without --sparsity, --max-loss-increase and --min-accuracy, the sparsity is 0.9. --loss also
+    accepts a function, as MODULE:NAME or FILE.py:NAME.
     """
-    known = zoo.get(network)
+    built_with = read_arguments(arguments)
+    known = find_network(network, built_with)
     if report and out is None:
         raise ChitaError("--report writes OUT/report.html and requires --out DIR")
-    config = _read_config(known, layer, options)  # before data are fetched
+    data_name = _choose_data(data_name, text)
+    loss_name, loss = read_loss(options["loss"])
+    config = _read_config(known, layer, {**options, "loss": loss_name})  # before data are fetched
     if config.memory is not None:
-        # With a budget, the log shows where A is stored.
-        logging.getLogger("chita.solver.matrix.plan").setLevel(logging.INFO)
-    with resumable(StageFile, out, resume=resume, device=device) as (ranks, place):
+        # With a budget, the log shows where A, or the outputs of blocks, are stored.
+        for plan in ("chita.solver.matrix.plan", "chita.pruning.block_by_block.plan"):
+            logging.getLogger(plan).setLevel(logging.INFO)
+    names = (*RESULT_FILES, *([PAGE_FILE] if report else []), *known.writes)
+    output = Output(out, names, [checkpoint, *known.reads], overwrite)
+    with resumable(StageFile, output, resume=resume, device=device) as (ranks, place):
         trained = open_with_data(
             known,
             checkpoint,
             data_name,
+            test_name=test_name,
             val_split=val_split,
             seed=config.seed,
             place=place,
             ranks=ranks,
+            text=TextSize(context, sequences or SEQUENCES),
         )
         if reestimate_bn:
             _reestimate(trained)
-        dense_accuracy = accuracy(trained.model, trained.test) if ranks.rank == 0 else None
-        result = prune(trained.model, trained.calibration, config, checkpoints=out, resume=resume)
-        if ranks.rank > 0:  # rank 0 reports
+        test = trained.test if ranks.rank == 0 else None  # rank 0 reports
+        metric = Metric(trained.model, test, loss or loss_name)
+        dense = metric(trained.model)
+        own_loss: dict[str, Any] = {} if loss is None else {"loss": loss}
+        result = prune(
+            trained.model, trained.calibration, config, checkpoints=out, resume=resume, **own_loss
+        )
+        if ranks.rank > 0:
             return
         given = {
             "network": network,
+            "set": built_with,
             "data": trained.data_name,
+            "context": context,
+            "sequences": sequences,
+            "test": test_name,
             "val_split": val_split,
             "checkpoint": None if checkpoint is None else str(checkpoint),
             "reestimate_bn": reestimate_bn,
+            "import": imports,
+            "layer": read_shares("--layer", layer or []),
+            "loss": result.config.loss if loss is None else options["loss"],
         }
-        record = {
-            **given,
-            "dense_accuracy": dense_accuracy,
-            "accuracy": accuracy(trained.model, trained.test),
-            **result.to_dict(),
-        }
+        scores = {**dense.to_dict("dense_{}"), **metric(trained.model).to_dict()}
+        record = {**result.to_dict(), **given, **scores}
         if out is not None:
-            _write(out, result, given, record, page=report)
+            _write(out, known, result, given, record, page=report)
     show(layer_table(result), counts_table(result.counts), summary_table(record))
     if as_json:
         show_json(record)
 
 
+def _choose_data(data_name: str | None, text: Path | None) -> str | None:
+    """Return the name of the calibration data, of --data or of --text."""
+    if text is None:
+        return data_name
+    if data_name is not None:
+        raise ChitaError(f"give --data {data_name} or --text {text}, not both")
+    return f"{TEXT}{text}"
+
+
 def _reestimate(trained: Trained) -> None:
-    """Re-estimate batch norm on the training images, augmented as in training."""
+    """Re-estimate batch norm on the training images, augmented as in training, or on own data."""
+    if is_own(trained.data_name or ""):
+        reestimate_batch_norm(trained.model, trained.calibration)
+        return
     augmented = Batches(
         trained.splits.train,
         128,
         shuffle=True,
-        augment=trained.network.recipe.augment,
+        augment=trained.network.augment,
         seed=trained.seed,
         device=device_of(trained.model),
     )
@@ -143,6 +193,7 @@ def _reestimate(trained: Trained) -> None:
 
 def _write(
     out: Path,
+    network: Network,
     result: PruneResult,
     given: Mapping[str, Any],
     record: Mapping[str, Any],
@@ -150,10 +201,13 @@ def _write(
     page: bool,
 ) -> None:
     """Write the model, its masks, the configuration and the result, and a page about them."""
-    config = {**asdict(result.config), **given}
-    write_run(out, result.model, result.masks, config=config, record=record)
-    if page:
-        write_page(out)
+    # The settings of this run, as `chita prune config.yaml` reads them.
+    allocation = {"allocation": GLOBAL} if given["layer"] else {}
+    config = {**given, **asdict(result.config), **allocation, "loss": given["loss"]}
+    with replacing(out) as new:
+        write_run(new, result.model, result.masks, config=config, record=record, save=network.save)
+        if page:
+            write_page(new, defaults=defaults_of(PruneConfig))
 
 
 def _read_config(

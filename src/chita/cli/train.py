@@ -10,7 +10,8 @@ import typer
 
 from chita import zoo
 from chita.cli.launch import open_with_data, pick_device
-from chita.cli.shared_options import Device, NetworkName, Seed, ValSplit
+from chita.cli.shared_options import Device, Seed, ValSplit
+from chita.cli.threads import Threads
 from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import prepare_file
 from chita.model.accuracy import accuracy
@@ -20,7 +21,9 @@ from chita.zoo.training import train
 
 
 def train_command(
-    network: NetworkName,
+    network: Annotated[
+        str, typer.Argument(metavar="MODEL", help=f"A network: {', '.join(zoo.NETWORKS)}.")
+    ],
     data_name: Annotated[
         str | None, typer.Option("--data", help="Data set; by default that of the network.")
     ] = None,
@@ -33,9 +36,11 @@ def train_command(
     ] = None,
     seed: Seed = 0,
     device: Device = None,
+    threads: Threads = None,
 ) -> None:
     """Train a network with its recipe; `chita train mlpnet --seed 0` gives the embedded MLPNet."""
     known = zoo.get(network)
+    assert known.recipe is not None  # all networks of the zoo have one
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")
     prepare_file(out, ".safetensors")

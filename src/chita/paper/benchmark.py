@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import torch
 
 from chita.errors import ChitaError
 from chita.paper.cells import Cell, Cells, Record
@@ -21,10 +23,16 @@ class Bench:
     Attributes:
         subjects: the networks by name: those of the paper, or only the embedded MLPNet.
         seeds: the number of seeds that each figure is averaged over.
+        device: the device that networks run on.
+        folder: the output folder, for networks that are made on the spot.
+        texts: the folder of WikiText-2, if it is given.
     """
 
     subjects: dict[str, Subject]
     seeds: int
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    folder: Path = Path()
+    texts: Path | None = None
 
     def subject(self, name: str) -> Subject:
         """Return the network of that name, or the embedded one if there are no checkpoints."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from chita.errors import ChitaError
+from chita.files.atomic import regular_target
 from chita.paper.settings import DEFAULTS
 from chita.report.progress import step_bar
 
@@ -45,7 +46,7 @@ class Cells:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = folder / "cells.jsonl"
+        self._file = regular_target(folder / "cells.jsonl")
         self._records = {_identity(record["key"]): record for record in self._read()}
 
     def compute(self, cells: Sequence[Cell], description: str) -> None:

@@ -9,6 +9,7 @@ from chita.methods import METHODS, Method
 from chita.methods.m_fac import RowByRow
 from chita.methods.surgeon import Surgeon
 from chita.methods.woodfisher import Woodbury, woodbury_memory
+from chita.paper.added_methods import added_methods
 from chita.paper.settings import TAYLOR, takes_too_long
 from chita.report import published as paper
 
@@ -25,14 +26,18 @@ class Contender:
 
 
 def contenders(network: str, *, quick: bool = False) -> list[Contender]:
-    """Return the single-stage methods that are feasible on a network, with the paper's names."""
+    """Return the single-stage methods that are feasible on a network, with the paper's names.
+
+    Methods that a user has registered follow, with their own names.
+    """
+    names = {**paper.NAMES, **{name: name for name in added_methods()}}
     return [
         Contender(
             name=shown,
             method=METHODS[name],
             block_size=BLOCKS if METHODS[name].memory is woodbury_memory else None,
         )
-        for name, shown in paper.NAMES.items()
+        for name, shown in names.items()
         if METHODS[name].stages == 1
         and name != TAYLOR  # equals WoodFisher without the first-order term
         and not takes_too_long(network, name, quick)

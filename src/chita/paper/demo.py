@@ -11,8 +11,10 @@ from torch import nn
 
 from chita import data, zoo
 from chita.files.atomic import write_json
-from chita.files.run_folder import write_run
+from chita.files.run_folder import PAGE_FILE, replacing, write_run
 from chita.model.accuracy import accuracy
+from chita.pruning.config import PruneConfig
+from chita.pruning.option_declaration import defaults_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.report.console import show
@@ -116,15 +118,6 @@ class Demo:
 
     def write(self, folder: Path, result: PruneResult, name: str) -> None:
         """Write the figure, the last network, the points and the page on all of them."""
-        figure = folder / "accuracy.png"
-        accuracy_figure(
-            figure,
-            SPARSITIES,
-            {name: [point.accuracy for point in points] for name, points in self.curves.items()},
-            dense=self.dense_accuracy,
-            title="MLPNet on MNIST",
-        )
-        show(f"figure of accuracy against sparsity: {figure}")
         given = {"network": self.trained.network.name, "data": self.trained.data_name}
         record = {
             **given,
@@ -133,12 +126,25 @@ class Demo:
             **result.to_dict(),
         }
         config = {**asdict(result.config), **given}
-        write_run(folder, result.model, result.masks, config=config, record=record)
         title = "Three methods, side by side"
-        write_json(
-            folder / "demo.json", {"benchmark": "demo", "title": title, "rows": self.points()}
+        points = {"benchmark": "demo", "title": title, "rows": self.points()}
+        with replacing(folder) as new:
+            write_run(new, result.model, result.masks, config=config, record=record)
+            write_json(new / "demo.json", points)
+            self.draw(new / "accuracy.png")
+            write_page(new, defaults=defaults_of(PruneConfig))
+        show(f"figure of accuracy against sparsity: {folder / 'accuracy.png'}")
+        show(f"page with all results: {folder / PAGE_FILE}")
+
+    def draw(self, path: Path) -> None:
+        """Draw the accuracy of each method against the sparsity."""
+        accuracy_figure(
+            path,
+            SPARSITIES,
+            {name: [point.accuracy for point in points] for name, points in self.curves.items()},
+            dense=self.dense_accuracy,
+            title="MLPNet on MNIST",
         )
-        show(f"page with all results: {write_page(folder)}")
 
 
 def run_demo(folder: Path) -> None:

@@ -14,7 +14,7 @@ from chita.curvature.source import CurvatureSource, LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.methods import Method
 from chita.model.sample_stream import SampleStream
-from chita.model.weights import Weights
+from chita.model.weights import Patterns, Weights
 from chita.paper.networks import Subject
 from chita.pruning.config import kept_weights
 from chita.pruning.stage_problem import Formulation, Shape, StageProblem
@@ -49,7 +49,7 @@ class NetworkProblem:
     def __init__(
         self,
         model: nn.Module,
-        include: tuple[str, ...],
+        include: Patterns,
         stream: Callable[[], SampleStream],
         *,
         samples: int,

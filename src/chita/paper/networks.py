@@ -12,8 +12,11 @@ from chita import data, zoo
 from chita.errors import ChitaError
 from chita.files.checkpoint import save_checkpoint
 from chita.model.batch_norm import reestimate_batch_norm
+from chita.paper.small_imagenet import SIZE, is_small_imagenet, lay_out
 from chita.report.published import EMBEDDED
-from chita.zoo.trained import IMAGE_FOLDER, Trained, open_trained
+from chita.zoo.network_data import IMAGE_FOLDER
+from chita.zoo.trained import Trained, open_trained
+from chita.zoo.weights import find_weights
 
 CHECKPOINTS = {"mlpnet": "mlpnet_mnist.safetensors", "resnet20": "resnet20_cifar10.safetensors"}
 IMAGENET_CHECKPOINTS = {
@@ -55,12 +58,13 @@ class Subject:
     @property
     def test(self) -> data.Batches:
         """The test set."""
-        return self.trained.test
+        test: data.Batches = self.trained.test
+        return test
 
     @property
     def augments(self) -> bool:
         """Whether the network was trained on augmented images."""
-        return self.network.recipe.augment is not None
+        return self.network.augment is not None
 
     def calibration(self, seed: int, *, augment: bool = False) -> data.Batches:
         """Return the training set in random order.
@@ -78,7 +82,7 @@ class Subject:
         return data.Batches(
             self.splits.train.shuffled(seed),
             self.network.batch_size,
-            augment=self.network.recipe.augment if augment else None,
+            augment=self.network.augment if augment else None,
             seed=seed,
             device=self.device,
         )
@@ -88,7 +92,7 @@ class Subject:
 
         The batch norm of ResNet20 is re-estimated on augmented data, as in the paper.
         """
-        augment = self.network.recipe.augment
+        augment = self.network.augment
         if augment is None or self.network.name in IMAGENET_CHECKPOINTS:
             return self.trained.build()
         ready = self.cache / f"{self.name}-{seed}.safetensors"
@@ -113,7 +117,8 @@ def find_subjects(
         checkpoints: the folder with the files in CHECKPOINTS; None for the embedded network.
         device: the device that the networks run on.
         out: the folder of the benchmark; a subfolder caches prepared networks.
-        imagenet: the folder of ImageNet; it adds the networks of IMAGENET_CHECKPOINTS.
+        imagenet: the folder of ImageNet, or of the small one (`paper/small_imagenet.py`); it adds
+            the networks of IMAGENET_CHECKPOINTS.
     """
     cache = out / "networks"
     if checkpoints is None and imagenet is None:
@@ -140,16 +145,35 @@ def _imagenet_subjects(
     checkpoints: Path | None, imagenet: Path, device: torch.device, cache: Path
 ) -> dict[str, Subject]:
     """Return those ImageNet networks whose trained weights exist."""
-    found = {}
+    found, small, folder = {}, is_small_imagenet(imagenet), imagenet
+    if small:
+        folder = lay_out(imagenet, cache / "imagenet")
     for name, file in IMAGENET_CHECKPOINTS.items():
         network = zoo.get(name)
-        if checkpoints is not None and (checkpoints / file).is_file():
-            images = f"{IMAGE_FOLDER}{imagenet}"
-            trained = open_trained(network, checkpoints / file, images, place=device)
-            found[name] = Subject(name, trained, cache)
+        weights = _imagenet_weights(network, checkpoints, file)
+        if weights is None:
+            continue
+        network = _uncropped(network) if small else network
+        trained = open_trained(network, weights, f"{IMAGE_FOLDER}{folder}", place=device)
+        found[name] = Subject(name, trained, cache)
     if not found:
         raise ChitaError(
-            f"--imagenet {imagenet} needs --checkpoints with the trained weights of MobileNetV1 or "
-            f"ResNet50 ({' or '.join(IMAGENET_CHECKPOINTS.values())}), got {checkpoints}"
+            f"--imagenet {imagenet} needs the trained weights of MobileNetV1 or ResNet50: run "
+            "`chita weights get resnet50` first, or pass --checkpoints with "
+            f"{' or '.join(IMAGENET_CHECKPOINTS.values())}, got {checkpoints}"
         )
     return found
+
+
+def _imagenet_weights(network: zoo.Network, checkpoints: Path | None, file: str) -> Path | None:
+    """Return the weights among the checkpoints, or else those in the cache."""
+    if checkpoints is not None and (checkpoints / file).is_file():
+        return checkpoints / file
+    return find_weights(network.name) if network.weights else None
+
+
+def _uncropped(network: zoo.Network) -> zoo.Network:
+    """Return the network for images that have been cropped to its size already."""
+    preprocessing = network.preprocessing and replace(network.preprocessing, resize=SIZE)
+    variants = tuple(map(_uncropped, network.variants))
+    return replace(network, preprocessing=preprocessing, variants=variants)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from chita.paper.added_methods import source_key
 from chita.paper.average import average
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
@@ -52,6 +53,7 @@ class Objective:
                 "samples": self.samples,
                 "lam": self.lam,
                 "block_size": contender.block_size,
+                **source_key(contender.method),
             }
 
             def compute() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 from chita.methods import METHODS, get_method
+from chita.paper.added_methods import source_key
 
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2)  # lambda of all methods except CHITA and CHITA++
 TAYLOR = "woodtaylor"  # the only other method with a first-order term
@@ -18,6 +19,7 @@ CONTINUATION = 15  # number of intermediate supports; the paper has none
 # Increase this number when the results of CHITA or CHITA++ change for the same setting.
 # 2: zero columns of A are dropped, and their weights are pruned.
 VERSION = 2
+AUTO_VERSION = 3  # of auto: it recovers by default
 
 
 @dataclass(frozen=True)
@@ -208,8 +210,11 @@ def has_no_ridge(method: str) -> bool:
 
 
 def version_key(method: str) -> dict[str, Any]:
-    """Return the part of a cell's key that depends on the version of our own methods."""
-    return {"version": VERSION} if method == "auto" or method.startswith("chita") else {}
+    """Return the part of a cell's key that depends on the version or the source of a method."""
+    if method == "auto":
+        return {"version": AUTO_VERSION}
+    version = {"version": VERSION} if method.startswith("chita") else {}
+    return {**version, **source_key(METHODS[method])} if method in METHODS else version
 
 
 def _number(ridge: float | str) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
-from chita.methods import BUILT_IN, method_names
 from chita.model.accuracy import accuracy
+from chita.paper.added_methods import added_methods
 from chita.paper.average import standard_error
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
@@ -84,11 +84,6 @@ ENTRIES = tuple(
     for entry in _entries_of(method, title)
 )
 METHODS = tuple(dict.fromkeys(entry.method for entry in ENTRIES))
-
-
-def added_methods() -> list[str]:
-    """Return the methods that a user or an installed package has registered."""
-    return [name for name in method_names() if name not in BUILT_IN]
 
 
 def all_entries() -> list[Entry]:

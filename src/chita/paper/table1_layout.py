@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chita.paper.added_methods import added_methods
 from chita.paper.write import Row, as_markdown
 from chita.report import published as paper
 
@@ -95,15 +96,18 @@ def draw_table1(figure: Figure, rows: Sequence[Row]) -> None:
                 for row in rows
                 if (row["network"], row["method"], row["choice"]) == (network, method, "grid")
             ]
-            for column, style in (("accuracy", "o-"), ("paper", "--")):
+            marker, colour = ("o" if number < 10 else "s"), f"C{number}"  # ten colours
+            if method in added_methods():  # black, and drawn above the others
+                marker, colour = "*DPX"[added_methods().index(method) % 4], "k"
+            for column, style in (("accuracy", f"{marker}-"), ("paper", "--")):
                 known = [row for row in line if isinstance(row[column], float)]
                 axes.plot(
                     [100 * row["sparsity"] for row in known],
                     [row[column] for row in known],
                     style,
-                    color=f"C{number}" if number < 10 else "k",
-                    markersize=3,
-                    linewidth=1,
+                    color=colour,
+                    markersize=8 if colour == "k" else 3,
+                    linewidth=2 if colour == "k" else 1,
                     label=method if column == "accuracy" and known else None,
                 )
         axes.set(xlabel="sparsity (%)", ylabel="test accuracy (%)", title=TITLES[network])

@@ -48,11 +48,16 @@ def write_report(folder: Path, name: str, report: Report) -> None:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table; floats have at most five digits."""
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *([*map(_show, r.values())] for r in rows)]
+    lines = [
+        [*map(_show, rows[0])],
+        ["---"] * len(rows[0]),
+        *([*map(_show, r.values())] for r in rows),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _show(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
+    shown = f"{value:.5g}" if isinstance(value, float) else str(value)
+    return shown.replace("|", r"\|")  # a method of a user may have any name

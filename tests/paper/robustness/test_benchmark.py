@@ -10,6 +10,7 @@ from chita.paper.robustness.benchmark import CONTENDERS, QUICK_NETWORKS, Robustn
 from chita.paper.robustness.layout import (
     CANDIDATE,
     DENSE,
+    RECOVERING,
     RIVALS,
     robustness_rows,
     robustness_text,
@@ -33,8 +34,8 @@ def record(
     rescaled_from: str | None = None,
 ) -> dict[str, Any]:
     key = {"network": network, "sparsity": sparsity, "contender": contender, "seed": seed}
-    figures = {"loss": loss, "accuracy": accuracy, "seconds": 1.0, "rescaled_from": rescaled_from}
-    return {"key": key, **figures}
+    figures = {"loss": loss, "accuracy": accuracy, "seconds": 1.0, "training_steps": 0}
+    return {"key": key, **figures, "rescaled_from": rescaled_from}
 
 
 def test_the_report_is_made_of_cells_that_are_kept(
@@ -80,7 +81,7 @@ def test_one_seed_is_whole_before_the_next(tmp_path: Path) -> None:
     sparsities = sum(len(s.sparsities) for s in find_specimens(bench.subjects).values())
     assert half == 7 + sparsities * len(CONTENDERS)
     assert {key["contender"] for key in keys} == {DENSE, *CONTENDERS}
-    assert set(RIVALS) < set(CONTENDERS)
+    assert {*RIVALS, *RECOVERING} < set(CONTENDERS)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,21 @@ def test_rescaling_is_held_against_the_network_itself(accuracy: float, verdict: 
     assert whole["rescaling"] is None
     assert rescaled["rescaling"] == verdict
     assert rescaled["points lost by rescaling"] == pytest.approx(90.0 - accuracy)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict"), [(89.9, "met"), (89.75, "met"), (89.65, "NOT MET")]
+)
+def test_the_accuracy_is_held_against_the_best_rival_with_recovery(
+    accuracy: float, verdict: str
+) -> None:
+    records = [record("magnitude", 0.5, accuracy=95.0), record(CANDIDATE, 0.4, accuracy=accuracy)]
+    (alone,) = verdicts(robustness_rows(records))
+    assert alone["recovery"] is None and alone["points below it"] is None
+    records += [record(name, 0.4, accuracy=90 - n) for n, name in enumerate(RECOVERING)]
+    (line,) = verdicts(robustness_rows(records))
+    assert (line["best with recovery"], line["recovery"]) == (RECOVERING[0], verdict)
+    assert line["points below it"] == pytest.approx(90 - accuracy)
 
 
 def test_seeds_are_averaged_and_sparsities_kept_apart() -> None:

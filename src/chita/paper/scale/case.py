@@ -125,6 +125,7 @@ def _of_network(
     initialise(model, draw)
     weights = Weights(model, network.prunable)
     images = torch.randn(case.n, *shape, generator=draw, device=device)
+    assert network.classes is not None  # a network of the zoo
     labels = torch.randint(network.classes, (case.n,), generator=draw, device=device)
     division = Division(ranks, Layout(weights.sizes))
     counts = division.rows(case.n)

@@ -1,0 +1,162 @@
+"""The language models of the benchmark: their folders, and the sequences to prune and measure."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chita.data.text import CONTEXT, SEQUENCES, Tokens, choose_sequences, read_tokens
+from chita.errors import ChitaError
+from chita.model.forward import device_of
+from chita.model.language import Sequences, sequence_batches
+from chita.paper.small_language import random_words, write_small_llama
+from chita.references.huggingface_files import load_tokenizer
+from chita.references.huggingface_model import huggingface_network
+from chita.zoo.weights import get_weights
+
+logger = logging.getLogger(__name__)
+
+TEST_FILE, CALIBRATION_FILE = "wiki.test.raw", "valid.txt"  # of WikiText-2
+WRITTEN = 64  # the test sequences of a model that is measured on its own text
+SMALL, SMALL_WORDS, SMALL_CONTEXT = "small-llama", 3000, 32
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The sequences of a model, (S, context): those of calibration, before a choice, and of test.
+
+    Attributes:
+        calibration: sequences to calibrate on.
+        test: sequences that the perplexity is measured on.
+    """
+
+    calibration: Tensor
+    test: Tensor
+
+
+class LanguageModel:
+    """A language model in a folder, and its text.
+
+    Args:
+        name: the name in keys and tables.
+        folder: the folder of Hugging Face.
+        place: the device of the model.
+        read: returns the text, given this object; called once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        place: torch.device,
+        read: Callable[[LanguageModel], Corpus],
+    ) -> None:
+        self.name, self.folder, self.place, self._read = name, folder, place, read
+
+    def build(self) -> nn.Module:
+        """Return a new model with the trained weights."""
+        build = huggingface_network(f"hf:{self.folder}", {}).build_trained
+        assert build is not None
+        return build().to(self.place)
+
+    @cached_property
+    def corpus(self) -> Corpus:
+        """The text."""
+        return self._read(self)
+
+    def calibration(self, model: nn.Module, seed: int) -> list[Sequences]:
+        """Return batches of the sequences to calibrate on, in random order."""
+        chosen = choose_sequences(self.corpus.calibration, SEQUENCES, seed)
+        return sequence_batches(model, chosen, self.name)
+
+    def test(self, model: nn.Module) -> list[Sequences]:
+        """Return batches of the sequences to measure on."""
+        return sequence_batches(model, self.corpus.test, self.name)
+
+
+def smollm(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
+    """Return SmolLM2-135M, with WikiText-2.
+
+    Args:
+        texts: the folder with wiki.test.raw and valid.txt.
+        place: the device of the model.
+        out: the folder of the benchmark.
+
+    Raises:
+        ChitaError: the files are missing, or the weights cannot be fetched.
+    """
+    files = [None if texts is None else texts / name for name in (CALIBRATION_FILE, TEST_FILE)]
+    if not all(file is not None and file.is_file() for file in files):
+        raise ChitaError(
+            f"texts (--texts) must be a folder with {CALIBRATION_FILE} and {TEST_FILE} of "
+            f"WikiText-2, got {texts}"
+        )
+
+    def read(model: LanguageModel) -> Corpus:
+        encode = load_tokenizer(model.folder)
+        found = (read_tokens(file, encode).sequences(CONTEXT) for file in files if file)
+        return Corpus(*found)
+
+    return LanguageModel("smollm2-135m", get_weights("smollm2-135m"), place, read)
+
+
+def stories(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
+    """Return stories15M, which is calibrated and measured on text that it writes itself."""
+
+    def read(model: LanguageModel) -> Corpus:
+        return Corpus(
+            *write_text(model.build(), (SEQUENCES, WRITTEN), torch.Generator().manual_seed(0))
+        )
+
+    return LanguageModel("stories15m", get_weights("stories15m"), place, read)
+
+
+def small(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
+    """Return a small random Llama with random words, made on the spot."""
+    folder = out / "networks" / SMALL
+    if not folder.is_dir():
+        write_small_llama(folder)
+
+    def read(model: LanguageModel) -> Corpus:
+        encode = load_tokenizer(folder)
+        words = (random_words(SMALL_WORDS, seed) for seed in (0, 1))
+        found = (Tokens(SMALL, torch.tensor(encode(text))) for text in words)
+        return Corpus(*(tokens.sequences(SMALL_CONTEXT) for tokens in found))
+
+    return LanguageModel(SMALL, folder, place, read)
+
+
+@torch.no_grad()
+def write_text(
+    model: nn.Module, counts: tuple[int, ...], generator: torch.Generator
+) -> list[Tensor]:
+    """Let a language model write sequences of its full length, each from the first token on.
+
+    Args:
+        model: a causal language model with a token that begins a text.
+        counts: how many sequences to write for each of the parts to return.
+        generator: a generator of the CPU, which draws the tokens.
+
+    Returns:
+        Sequences of token ids, (count, context), for each part.
+    """
+    settings: Any = model.config
+    place = device_of(model)
+    begin = 1 if settings.bos_token_id is None else settings.bos_token_id
+    written = torch.full((sum(counts), 1), begin)
+    model.eval()
+    cache = None
+    while written.shape[1] < settings.max_position_embeddings:
+        outputs = model(input_ids=written[:, -1:].to(place), past_key_values=cache, use_cache=True)
+        cache = outputs.past_key_values
+        likely = outputs.logits[:, -1].float().softmax(-1).cpu()
+        drawn = torch.multinomial(likely, 1, generator=generator)
+        written = torch.cat([written, drawn], 1)
+    return list(torch.split(written, list(counts)))

@@ -1,0 +1,179 @@
+"""The layout of `chita bench recovery`: auto beside rivals with the same recovery."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from chita.paper.average import near_best, standard_error
+from chita.paper.cells import Record
+from chita.paper.panels import draw_lines
+from chita.paper.write import Row, as_markdown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AUTO = "auto"
+NO_RECOVERY = "auto, recover=False"
+BELOW = 0.3  # the largest accepted distance of auto to the best rival, in percentage points
+PLACE = ("network", "images", "sparsity")
+EXPLANATION = """\
+auto has its default options. The other methods prune by their own rule and recover on the same
+images with as many training steps as auto took in the same cell; a last training that does not help
+is repeated, and adds to the steps. Steps in which auto compares candidates count as its seconds,
+not as its steps. OBD keeps the largest w^2 (F + lambda), where F is the diagonal of the Fisher
+matrix; OBD and CHITA choose lambda by the loss on held-out images. Methods of your own have default
+arguments. Seconds are those of the call of chita.prune with the images in memory.
+
+Accuracies are means over the seeds, with the standard error in brackets. Accuracies in bold are at
+most two standard errors of the difference below the best method with recovery: they do not differ
+significantly from it. "auto, recover=False" prunes without training and is not part of that
+comparison. The gains are decreases of the held-out loss over all stages: by the solves, from the
+mask alone to the solution, which is measured for auto only, and by the training."""
+DIFFERENCES = f"""\
+auto against the best of the other methods with recovery, by the mean. The difference of the
+accuracies is taken for each seed, and its standard error is in brackets. "met" means that auto is
+at most {BELOW:g} points below."""
+
+
+def recovery_rows(records: Sequence[Record]) -> list[Row]:
+    """Return the means over the seeds for each network, number of images, sparsity and method."""
+    return [
+        {**dict(zip(PLACE, place, strict=True)), **row}
+        for place, found in _by_place(records).items()
+        for row in _rows_of(found)
+    ]
+
+
+def _by_place(records: Sequence[Record]) -> dict[tuple[Any, ...], list[Record]]:
+    places: dict[tuple[Any, ...], list[Record]] = {}
+    for record in records:
+        key = record["key"]
+        place = (key["network"], record["images"], key["sparsity"])
+        places.setdefault(place, []).append(record)
+    return places
+
+
+def _methods(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(method for record in records for method in record["results"]))
+
+
+def _rows_of(records: Sequence[Record]) -> list[Row]:
+    """Return a row for each method at one place; the records differ only in the seed."""
+    rows: list[dict[str, Any]] = []
+    for method in _methods(records):
+        found = [record["results"][method] for record in records if method in record["results"]]
+        accuracies = [each["accuracy"] for each in found]
+        gains = [each["gains"] for each in found if each["gains"] is not None]
+        rows.append(
+            {
+                "method": method,
+                "accuracy": statistics.mean(accuracies),
+                "standard_error": standard_error(accuracies),
+                "near_best": None,
+                "seconds": statistics.mean(each["seconds"] for each in found),
+                "training_steps": statistics.mean(each["training_steps"] for each in found),
+                "gain_of_solves": _mean(gains, "solve") if method == AUTO else None,
+                "gain_of_training": _mean(gains, "recovery"),
+                "dense": statistics.mean(record["dense"] for record in records),
+                "seeds": len(found),
+            }
+        )
+    compared = [row for row in rows if row["method"] != NO_RECOVERY]
+    marks = near_best(
+        [row["accuracy"] for row in compared], [row["standard_error"] for row in compared]
+    )
+    for row, mark in zip(compared, marks, strict=True):
+        row["near_best"] = mark
+    return list(rows)
+
+
+def _mean(gains: Sequence[dict[str, float]], name: str) -> float | None:
+    return statistics.mean(each[name] for each in gains) if gains else None
+
+
+def differences(records: Sequence[Record]) -> list[Row]:
+    """Return how auto compares with the best rival, for each network, images and sparsity."""
+    lines: list[Row] = []
+    for place, found in _by_place(records).items():
+        best = _best_rival(found)
+        if best is None:
+            continue
+        both = [record["results"] for record in found if best in record["results"]]
+        apart = [each[AUTO]["accuracy"] - each[best]["accuracy"] for each in both]
+        mean = statistics.mean(apart)
+        lines.append(
+            {
+                **dict(zip(PLACE, place, strict=True)),
+                "best rival": best,
+                "auto minus it": _with_error(mean, standard_error(apart)),
+                f"at most {BELOW:g} below": "met" if mean >= -BELOW else "NOT MET",
+                "seconds of auto": statistics.mean(each[AUTO]["seconds"] for each in both),
+                "seconds of the rival": statistics.mean(each[best]["seconds"] for each in both),
+            }
+        )
+    return lines
+
+
+def _best_rival(records: Sequence[Record]) -> str | None:
+    """Return the rival with the highest mean accuracy; None if no rival was run."""
+    means = {
+        row["method"]: row["accuracy"]
+        for row in _rows_of(records)
+        if row["method"] not in (AUTO, NO_RECOVERY)
+    }
+    return max(means, key=lambda method: float(means[method])) if means else None
+
+
+def recovery_text(rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """Return the explanation, the comparison, and a table for each network and its images."""
+    parts = [EXPLANATION]
+    if compared := differences(records):
+        parts += [DIFFERENCES, as_markdown(compared)]
+    for title, found in _panels(rows).items():
+        dense, seeds = found[0]["dense"], max(row["seeds"] for row in found)
+        count = "1 seed" if seeds == 1 else f"{seeds} seeds"
+        parts.append(f"## {title}, {count} (dense: {dense:.2f})")
+        parts.append(as_markdown([_line(row) for row in found]))
+    return "\n\n".join(parts)
+
+
+def _panels(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each network and number of images, patterns apart, by their title."""
+    panels: dict[str, list[Row]] = {}
+    for row in rows:
+        patterns = ", patterns" if isinstance(row["sparsity"], str) else ""
+        title = f"{row['network']}, {row['images']:,} images{patterns}"
+        panels.setdefault(title, []).append(row)
+    return panels
+
+
+def _line(row: Row) -> Row:
+    mean = _with_error(row["accuracy"], row["standard_error"], bold=bool(row["near_best"]))
+    return {
+        "sparsity": row["sparsity"],
+        "method": row["method"],
+        "accuracy": mean,
+        "seconds": f"{row['seconds']:.1f}",
+        "training steps": f"{row['training_steps']:.0f}",
+        "gain of solves": row["gain_of_solves"],
+        "gain of training": row["gain_of_training"],
+    }
+
+
+def _with_error(mean: float, error: float | None, *, bold: bool = False) -> str:
+    shown = f"**{mean:.2f}**" if bold else f"{mean:.2f}"
+    return shown if error is None else f"{shown} ({error:.2f})"
+
+
+def draw_recovery(figure: Figure, rows: Sequence[Row]) -> None:
+    """Draw the accuracy of each method against the sparsity, a panel for each number of images."""
+    panels = _panels(rows)
+    figure.set_size_inches(4.2 * len(panels), 3.8)
+    names = list(dict.fromkeys(row["method"] for row in rows))
+    for place, (title, found) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        named = [{**row, "sparsity": str(row["sparsity"])} for row in found]
+        draw_lines(axes, named, line="method", x="sparsity", y="accuracy", names=names)
+        axes.set(title=title)
