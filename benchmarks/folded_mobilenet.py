@@ -10,13 +10,9 @@ each class from `imagenet-val2`; the test set has the second of each class from 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +23,7 @@ import chita
 from chita import data, zoo
 from chita.files.checkpoint import load_checkpoint
 from chita.model.accuracy import accuracy
-from chita.model.weights import Weights
-from chita.pruning.config import kept_weights
-from chita.pruning.stage_problem import Shape, lamp
-from chita.solver.constraints.constraint import keep, top_k
+from chita.paper.small_imagenet import SIZE, lay_out
 
 NETWORK = zoo.get("mobilenetv1-folded")
 CHECKPOINT = "checkpoints/mobilenetv1_imagenet_folded.safetensors"
@@ -48,9 +41,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None, help="JSON Lines file to append to")
     given = parser.parse_args()
     place = torch.device(given.device)
-    with laid_out(given.shared / "data") as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(given.shared / "data", Path(folder))
         # The images are already cropped: resizing them to 256 would cut off their edges.
-        preprocessing = replace(NETWORK.preprocessing or data.Preprocessing(), resize=224)
+        preprocessing = replace(NETWORK.preprocessing or data.Preprocessing(), resize=SIZE)
         splits = data.image_folder(folder, preprocessing, classes=NETWORK.classes)
         calibration = in_memory(splits.train.shuffled(given.seed), place)
         test = in_memory(splits.test, place)
@@ -79,23 +73,6 @@ def main() -> None:
                     file.write(json.dumps(row) + "\n")
 
 
-@contextmanager
-def laid_out(shared: Path) -> Iterator[Path]:
-    """Copy the images into train/CLASS and val/CLASS; both folders have the same class order."""
-    names = sorted(path.name for path in (shared / "imagenet-sample").iterdir())
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for number, wnid in enumerate(names):
-            label = f"{number:04d}"
-            train, val = folder / "train" / label, folder / "val" / label
-            train.mkdir(parents=True)
-            val.mkdir(parents=True)
-            shutil.copy(shared / "imagenet-sample" / wnid / "0.jpg", train / "sample.jpg")
-            shutil.copy(shared / "imagenet-val2" / label / "0.jpg", train / "0.jpg")
-            shutil.copy(shared / "imagenet-val2" / label / "1.jpg", val / "1.jpg")
-        yield folder
-
-
 def in_memory(images: data.Images, place: torch.device) -> Held:
     """Decode the images once and return them in batches."""
     return [(x.to(place), y.to(place)) for x, y in data.Batches(images, 100)]
@@ -105,8 +82,6 @@ def pruned(
     dense: nn.Module, calibration: Held, sparsity: float, method: str, given: argparse.Namespace
 ) -> tuple[nn.Module, list[str]]:
     """Return a pruned copy and the reason for the choice of each stage."""
-    if method == "lamp":
-        return largest_by_lamp(dense, sparsity), []
     settings = {"stages": given.stages} if method == "auto" else {"batch": 1, "ridge": 0.0}
     result = chita.prune(
         dense,
@@ -120,17 +95,6 @@ def pruned(
         **settings,
     )
     return result.model, [f"{row.sparsity:.3f} {row.why}" for row in result.stages]
-
-
-def largest_by_lamp(dense: nn.Module, sparsity: float) -> nn.Module:
-    """Return a copy that keeps the weights with the largest LAMP scores, unchanged."""
-    model = copy.deepcopy(dense)
-    weights = Weights(model, NETWORK.prunable)
-    w = weights.vector()
-    scores = Shape.of(model, weights).map(lamp, w) * w
-    kept = top_k(scores, kept_weights(weights.size, sparsity))
-    weights.assign(keep(w, kept))
-    return model
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def calibration(subject: Subject, seed: int, *, augment: bool) -> data.Batches:
     return data.Batches(
         subject.splits.train.shuffled(seed),
         subject.network.batch_size,
-        augment=subject.network.recipe.augment,
+        augment=subject.network.augment,
         seed=seed,
         device=subject.device,
     )

@@ -19,6 +19,7 @@ def options(description: str, samples: str) -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, default=16, help=f"{samples} averaged into a row of A")
     parser.add_argument("--include", help="glob of the parameters to prune; default: all layers")
     parser.add_argument("--stages", type=int, help="number of stages; default: that of the method")
+    parser.add_argument("--no-recover", action="store_true", help="prune without training")
     return parser
 
 
@@ -30,6 +31,8 @@ def pruned(
         "magnitude": {"method": "magnitude"},
         "chita.prune": {"batch": given.batch, "stages": given.stages},
     }
+    if given.no_recover:
+        ways["chita.prune"]["recover"] = False
     for name, way in ways.items():
         model = copy.deepcopy(dense)
         keywords = {"sparsity": given.sparsity, "loss": loss, "include": given.include, **way}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.messages import NAMING
@@ -17,3 +19,10 @@ def onnx() -> None:
     """Skip a test where ONNX is not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache in place of that of the user, which may have weights; return its folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "chita"

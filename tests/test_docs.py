@@ -3,7 +3,8 @@
 The blocks of a page share one namespace and run in order in a temporary folder: Python code as it
 is, and the `chita` commands of shell blocks in this process. Pages under `docs/howto` start with
 the names that the first Python block of the quick start defines. A block that cannot run here has
-the line `<!-- skip: REASON -->` directly before its fence.
+the line `<!-- skip: REASON -->` directly before its fence. A Python block after the line
+`<!-- file: NAME -->` is also written to that file, for the commands below it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ SHELL = {"bash", "console", "sh", "shell"}
 SETUP = {"git", "make", "pip"}  # programs that prepare a checkout and do not run in the tests
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*).*$")
+_FILE = re.compile(r"^\s*<!--\s*file:\s*(?P<name>[\w.]+)\s*-->\s*$")
 _SKIP = re.compile(r"^\s*<!--\s*skip\b:?(?P<reason>.*?)-->\s*$")
 
 
@@ -48,6 +51,7 @@ class Block:
         language: The word after the fence.
         text: The content, without the indentation of the fence.
         skip: The reason not to run it; None without a mark.
+        file: The file to write it to; None without a mark.
     """
 
     page: Path
@@ -55,6 +59,7 @@ class Block:
     language: str
     text: str
     skip: str | None
+    file: str | None
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -71,12 +76,14 @@ def blocks_of(page: Path) -> Iterator[Block]:
             continue
         end = next(i for i in range(at + 1, len(lines)) if lines[i].strip() == "```")
         mark = _SKIP.match(lines[at - 1]) if at else None
+        file = _FILE.match(lines[at - 1]) if at else None
         yield Block(
             page,
             line=at + 2,
             language=fence["language"],
             text=textwrap.dedent("\n".join(lines[at + 1 : end])),
             skip=None if mark is None else mark["reason"].strip(),
+            file=None if file is None else file["name"],
         )
         at = end + 1
 
@@ -98,6 +105,8 @@ def commands_of(block: Block) -> Iterator[list[str]]:
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
     code = "\n" * (block.line - 1) + block.text  # a traceback shows the line of the page
+    if block.file is not None:
+        Path(block.file).write_text(block.text, encoding="utf-8")
     exec(compile(code, str(block.page), "exec"), namespace)
 
 
@@ -122,6 +131,7 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page) if block.language
 )
 def test_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # references make the folder importable
     namespace: dict[str, Any] = {"__name__": "__main__"}
     with torch.random.fork_rng():
         if page.parent == DOCS / "howto":

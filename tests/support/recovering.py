@@ -1,4 +1,4 @@
-"""Small networks to recover, their samples, and the lessons of their dense versions."""
+"""Small networks to recover, their samples, and the tasks of their dense versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chita.model.batch import Batch
 from chita.model.distill import Dense
 from chita.model.seeds import generator_of
 from chita.model.weights import Weights
-from chita.pruning.recovery.objective import Lesson, distillation
+from chita.pruning.recovery.objective import RecoveryTask, distillation
 from tests.support.pruning import numbers, points, seeded
 
 CPU = torch.device("cpu")
@@ -41,9 +41,9 @@ def batch_of(inputs: Tensor, targets: Any = ()) -> Batch:
     return Batch(((inputs,), targets), len(inputs))
 
 
-def lesson_of(
+def task_of(
     dense: nn.Module, inputs: Tensor | None = None, *, squares: bool = False, at_once: int = 64
-) -> Lesson:
+) -> RecoveryTask:
     """The distillation of a dense network."""
     inputs = points(160)[0] if inputs is None else inputs
     first = batch_of(inputs[:20])
@@ -85,3 +85,16 @@ def padded(samples: int, length: int = 7) -> dict[str, Tensor]:
     mask = (torch.arange(length) < lengths).long()
     tokens = numbers(samples, length, seed=1).mul(100).long().remainder(9) + 1
     return {"input_ids": tokens * mask, "attention_mask": mask}
+
+
+class Tied(nn.Module):
+    """Two layers share a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.two.weight = self.one.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.two(self.one(x).tanh()).tanh())
+        return out
