@@ -5,11 +5,15 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test quick check docs format clean
 
-# The stamp makes every target reinstall when the dependencies change, and only then.
+# The stamp makes every target reinstall when the dependencies change, and only then. timm requires
+# torchvision, which would replace the CPU build of torch and which transformers would import: the
+# tests of timm find both in a folder of their own, without their dependencies.
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade \
+		--constraint constraints.txt --no-deps --target $(VENV)/timm/site-packages timm torchvision
 	touch $@
 
 demo: $(VENV)/installed

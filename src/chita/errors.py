@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -24,13 +24,26 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1)), None)
 
 
-def describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type and the text of an exception in one line, such as "KeyError: 'weight'"."""
     return ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
 
 
 def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_finite(value: Any) -> bool:
+    """Return whether a value, such as a number or a scalar tensor, is a finite float."""
+    try:
+        return math.isfinite(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return False
+
+
+def is_one_of(value: Any, names: Container[str]) -> bool:
+    """Return whether a value is one of some names; lists and arrays are not, without an error."""
+    return isinstance(value, str) and value in names
 
 
 def is_share(value: Any) -> bool:
@@ -43,7 +56,7 @@ def is_percentage(value: Any) -> bool:
 
 
 def is_not_negative(value: Any) -> bool:
-    return is_number(value) and math.isfinite(value) and value >= 0
+    return is_number(value) and is_finite(value) and value >= 0
 
 
 def is_natural(value: Any) -> bool:
@@ -78,6 +91,9 @@ def is_function_or_none(value: Any) -> bool:
 def are_names(value: Any) -> bool:
     """Return whether a value is a tuple of names; a single string is not accepted as one."""
     return isinstance(value, tuple) and all(isinstance(name, str) and name for name in value)
+
+
+PATTERNS = "a glob pattern of parameter names, or several"
 
 
 def are_patterns(value: Any) -> bool:
