@@ -3,8 +3,7 @@
 Classes are compared by the divergence KL(p0 || p) of softened probabilities, features by squares
 (`model/distill.py`). Neither needs labels, and with few samples both do better than labels.
 
-The dense network answers any input. Half of each batch are therefore means of two samples (mixup;
-Zhang et al. 2018, Beyer et al. 2022), so that training does not fit the answers of few samples.
+Half of each batch are new inputs, which the dense network answers (`augmentation.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from chita.model.batch import Batch, join, tensors_of
 from chita.model.distill import Dense
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
+from chita.pruning.recovery.augmentation import can_mix, new_inputs
 from chita.pruning.recovery.pool import SamplePool, read_pool
 from chita.pruning.recovery.step import Objective, fast_arithmetic
 from chita.solver.ranks import Ranks
@@ -33,7 +33,7 @@ SPREAD = 256  # the samples whose answers determine the temperature
 # language model, a distribution over its vocabulary at each position, are computed at each step.
 STORED_BYTES = 1 << 16
 MORE = 8  # times as many samples fit into a forward pass whose activations are not stored
-AHEAD = 16  # batches whose mixed samples the dense network answers at once
+AHEAD = 16  # batches whose new inputs the dense network answers at once
 
 DISTILL, LOSS = "distill", "loss"  # the names of the tasks
 
@@ -54,7 +54,7 @@ class RecoveryTask:
         pool: the samples.
         objective: the loss of a batch.
         view: selects the targets of the objective from those that the pool stores.
-        mix: mixes the samples of each of some batches; None to train on the samples alone.
+        mix: replaces samples of each of some batches by new inputs; None to train on samples alone.
     """
 
     name: str
@@ -107,9 +107,9 @@ def distillation(
         return dense.divergence(batch.outputs(model), _pair(batch)[1], temperature)
 
     def mix(drawn: list[Batch], generator: torch.Generator) -> list[Batch]:
-        """Replace the second half of each batch by means of its samples."""
+        """Replace the second half of each batch by new inputs."""
         size = drawn[0].size // 2
-        mixed = _mixed([batch[size:] for batch in drawn], generator)
+        mixed = new_inputs([batch[size:] for batch in drawn], generator)
         with fast_arithmetic(place, dense.parameters()):
             answered = join([dense.answers(piece) for piece in mixed.split(MORE * at_once)])
         halves = answered.split(mixed.size // len(drawn))
@@ -117,7 +117,7 @@ def distillation(
 
     convert = both_targets if stored else _unchanged
     pool = read_pool(batches, convert, at_once=at_once, place=place)
-    mixes = stored and pool.uniform and pool.batch > 1 and _can_mix(first)
+    mixes = stored and pool.uniform and pool.batch > 1 and can_mix(first)
     view = _targets_of(DISTILL) if stored else _unchanged
     example = pool.example[: min(SPREAD, at_once)]
     answered = view(example) if stored else dense.answers(example)
@@ -147,27 +147,6 @@ def _targets_of(name: str) -> View:
         return Batch((inputs, targets[name]), batch.size)
 
     return view
-
-
-def _can_mix(batch: Batch) -> bool:
-    """Return whether a mean of two inputs is an input: not for tokens, nor for dicts of them."""
-    inputs = batch.content[0] if isinstance(batch.content, tuple) else ()
-    return bool(inputs) and all(isinstance(x, Tensor) and x.is_floating_point() for x in inputs)
-
-
-def _mixed(batches: list[Batch], generator: torch.Generator) -> Batch:
-    """Return means of the inputs of each sample and the next one of its batch, all joined."""
-    joined = join(batches)
-    inputs = joined.content[0]  # type: ignore[index]
-    count, size = len(batches), batches[0].size
-    share = torch.rand(count, size, generator=generator).to(inputs[0].device)
-
-    def mean(x: Tensor) -> Tensor:
-        each = x.reshape(count, size, *x.shape[1:])
-        weight = share.to(x.dtype).view(count, size, *[1] * (x.ndim - 1))
-        return torch.lerp(each.roll(1, 1), each, weight).flatten(0, 1)
-
-    return Batch((tuple(mean(x) for x in inputs), ()), joined.size)
 
 
 def own_loss(
