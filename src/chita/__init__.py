@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from chita.model.masks import apply_masks, masks_of
     from chita.pruning.config import PruneConfig
     from chita.pruning.prune import prune
-    from chita.pruning.recovery.recover import RecoverResult, recover
+    from chita.pruning.recovery.recover import recover
+    from chita.pruning.recovery.recover_result import RecoverResult
     from chita.pruning.result import PruneResult
     from chita.pruning.sensitivity import SensitivityResult, sensitivity
     from chita.solver import Options, Solution, solve
@@ -71,7 +72,8 @@ _MODULES = {
     "chita.model.masks": ("apply_masks", "masks_of"),
     "chita.pruning.config": ("PruneConfig",),
     "chita.pruning.prune": ("prune",),
-    "chita.pruning.recovery.recover": ("RecoverResult", "recover"),
+    "chita.pruning.recovery.recover": ("recover",),
+    "chita.pruning.recovery.recover_result": ("RecoverResult",),
     "chita.pruning.result": ("PruneResult",),
     "chita.pruning.sensitivity": ("SensitivityResult", "sensitivity"),
     "chita.solver": ("Options", "Solution", "solve"),

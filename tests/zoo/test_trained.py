@@ -16,8 +16,9 @@ from chita.files.checkpoint import save_checkpoint
 from chita.files.run_folder import write_run
 from chita.model.accuracy import accuracy
 from chita.zoo.example import random_images
+from chita.zoo.find_trained import find_trained
 from chita.zoo.resnet50 import KERAS, TORCHVISION, Variant
-from chita.zoo.trained import Trained, find_trained, open_trained
+from chita.zoo.trained import Trained, open_trained
 from tests.support.messages import naming
 from tests.support.pruning import mlpnet, same, snapshot
 

@@ -30,8 +30,9 @@ from chita.report.console import show
 from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE, Made, Ranks, joined_ranks
 from chita.zoo import Network
+from chita.zoo.find_trained import find_source, find_trained
 from chita.zoo.network_data import IMAGE_FOLDER
-from chita.zoo.trained import Trained, find_source, find_trained, open_trained
+from chita.zoo.trained import Trained, open_trained
 
 BY_TORCHRUN = "start several ranks by torchrun, or unset WORLD_SIZE to run one process"
 

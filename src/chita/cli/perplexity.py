@@ -19,8 +19,8 @@ from chita.model.language import measure_perplexity
 from chita.references.huggingface_model import PREFIX, is_huggingface_folder
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar
+from chita.zoo.find_trained import find_trained
 from chita.zoo.network_data import TEXT
-from chita.zoo.trained import find_trained
 
 
 def perplexity_command(

@@ -47,7 +47,8 @@ from chita.pruning.option_text import read_budget
 from chita.pruning.recovery.recover import recover
 from chita.report.console import show, show_json
 from chita.zoo import Network
-from chita.zoo.trained import find_trained, open_trained
+from chita.zoo.find_trained import find_trained
+from chita.zoo.trained import open_trained
 
 
 def recover_command(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Trial
-from chita.pruning.auto.search import Solvable, StageChoice
+from chita.pruning.auto.stage_choice import Solvable, StageChoice
 from chita.pruning.auto.tournament import Tournament
 from chita.pruning.held_out import Measurement
 from chita.pruning.option_text import AUTO

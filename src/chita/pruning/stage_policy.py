@@ -13,8 +13,9 @@ from typing import ClassVar
 
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.ridge import Choice
-from chita.pruning.auto.search import STEPS, CandidateSearch, StageSearch
+from chita.pruning.auto.search import STEPS, CandidateSearch
 from chita.pruning.auto.sparing import SparingSearch
+from chita.pruning.auto.stage_choice import StageSearch
 from chita.pruning.auto.tournament import Tournament
 from chita.pruning.budget import parse_budget
 from chita.pruning.config import PruneConfig

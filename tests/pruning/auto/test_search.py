@@ -16,7 +16,8 @@ from torch import Tensor
 
 from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import AXES, Blocks, Candidate, CandidateSpace
-from chita.pruning.auto.search import MASK, STEPS, CandidateSearch, StageChoice
+from chita.pruning.auto.search import STEPS, CandidateSearch
+from chita.pruning.auto.stage_choice import MASK, StageChoice
 from chita.pruning.held_out import PartLosses
 from chita.pruning.result_rows import json_safe
 from chita.pruning.stage_problem import Formulation

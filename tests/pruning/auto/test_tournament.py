@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import AXES, Blocks, CandidateSpace
-from chita.pruning.auto.search import MASK, StageChoice
+from chita.pruning.auto.stage_choice import MASK, StageChoice
 from chita.pruning.auto.tournament import ALARM, OUT, SOLVED, Tournament
 from chita.pruning.held_out import PartLosses
 from chita.pruning.stage_problem import Formulation

@@ -16,7 +16,7 @@ import chita
 from chita.errors import ChitaError
 from chita.model.weights import Weights
 from chita.pruning.recovery import recovery as recovery_module
-from chita.pruning.recovery.recover import RecoverResult
+from chita.pruning.recovery.recover_result import RecoverResult
 from tests.support.clock import StepClock
 from tests.support.gloo import on_ranks
 from tests.support.guarded import accuracy_of, fit

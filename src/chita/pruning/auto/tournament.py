@@ -20,7 +20,7 @@ from typing import Any
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch
-from chita.pruning.auto.search import MASK, Solvable, StageChoice
+from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice
 from chita.pruning.held_out import LossesOf
 from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
 from chita.solver.solve import Solution

@@ -6,7 +6,6 @@ import glob
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,11 +34,10 @@ from chita.pruning.rank_agreement import (
 from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
 from chita.pruning.recovery.pool import SamplePool, first_batches
 from chita.pruning.recovery.rate import SLOWEST, steps_of_test
+from chita.pruning.recovery.recover_result import RecoverResult
 from chita.pruning.recovery.recovery import Recovery
 from chita.pruning.recovery.training import RecoveryTraining
-from chita.report.html_table import as_html
 from chita.report.progress import run_bar
-from chita.report.tables import Table, as_text
 from chita.solver.precision import without_autocast
 from chita.solver.ranks import Ranks, joined_ranks
 
@@ -47,51 +45,6 @@ logger = logging.getLogger(__name__)
 
 HELD_OUT_SHARE = 0.15
 MOST_HELD_OUT = 1000
-
-
-@dataclass(frozen=True)
-class RecoverResult:
-    """The outcome of `chita.recover`.
-
-    Attributes:
-        model: the model, which was trained in place.
-        loss_before: the loss on held-out samples before the training.
-        loss_after: the loss of the returned model.
-        kept: whether the training lowered the loss; otherwise it was undone.
-        steps: the number of training steps.
-        samples: the number of samples that were trained on.
-        rate: the relative rate that the range test found.
-        seconds: the time of the call.
-    """
-
-    model: nn.Module = field(repr=False)
-    loss_before: float
-    loss_after: float
-    kept: bool
-    steps: int
-    samples: int
-    rate: float
-    seconds: float
-
-    def __str__(self) -> str:
-        return as_text(_table(self))
-
-    def _repr_html_(self) -> str:
-        return as_html(_table(self))
-
-
-def _table(result: RecoverResult) -> Table:
-    """Return a table of the losses and the effort."""
-    caption = None if result.kept else "The loss did not fall: the model is unchanged."
-    table = Table("recovery", caption=caption)
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
-    table.add_row("held-out loss", f"{result.loss_before:.4g}", f"{result.loss_after:.4g}")
-    table.add_row("training steps", "", f"{result.steps:,}")
-    table.add_row("samples", "", f"{result.samples:,}")
-    table.add_row("relative rate", "", f"{result.rate:.2g}")
-    table.add_row("seconds", "", f"{result.seconds:.1f}")
-    return table
 
 
 def recover(
