@@ -91,4 +91,5 @@ def _check_memory(name: str, tensor: Tensor) -> None:
 
 def _first(names: list[str]) -> str:
     more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    shown = (name if name.isprintable() else repr(name) for name in names[:NAMED])
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
