@@ -251,6 +251,19 @@ def prepare_file(out: Path, suffix: str) -> None:
     prepare_folder(out.parent)
 
 
+def check_new(out: Path, *, overwrite: bool, source: Path | None = None) -> None:
+    """Raise an error if a command would replace a file that exists.
+
+    Args:
+        out: the file to write.
+        overwrite: whether to replace it.
+        source: the file that the command converts without loss, which may be `out` itself.
+    """
+    if overwrite or not out.exists() or (source is not None and out.samefile(source)):
+        return
+    raise ChitaError(f"{out} exists and would be lost: give another file, or --overwrite")
+
+
 def check_not_of_a_run(out: Path) -> None:
     """Raise an error if a file to write is one of a run, which it would damage."""
     target = regular_target(out)

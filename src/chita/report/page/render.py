@@ -23,6 +23,17 @@ from chita.report.page.recover_page import recover_page
 SCRIPTS = ("dom", "scales", "cursor", "table", "lines", "bars", "figure", "masks", "page")
 
 
+_MARK = b'<meta name="generator" content="chita">'  # near the start of each page
+
+
+def is_page(path: Path) -> bool:
+    """Return whether a file is a page of chita, which may be written again."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _MARK in file.read(1000)
+
+
 def write_page(
     folder: Path, out: Path | None = None, *, defaults: Mapping[str, Any] | None = None
 ) -> Path:
