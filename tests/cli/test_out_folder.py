@@ -257,6 +257,38 @@ def test_a_page_may_be_written_again_and_no_other_file(run: Path, tmp_path: Path
     assert not Path("/dev/null").is_file()
 
 
+def test_a_file_of_the_user_needs_overwrite(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a command writes one file; a page of chita may be written again."""
+    monkeypatch.chdir(tmp_path)
+    dense, page = tmp_path / "mlpnet.safetensors", tmp_path / "page.html"
+    save_checkpoint(mlpnet(), dense)
+    invoke("pack", run, tmp_path / "packed.safetensors")
+    for name in ("a.onnx", "a.json", "page.html", "ridge.md"):
+        (tmp_path / name).write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    commands: list[tuple[Path, tuple[object, ...]]] = [
+        (dense, ("pack", run, dense)),
+        (dense, ("unpack", tmp_path / "packed.safetensors", dense)),
+        (dense, ("train", "mlpnet", "--epochs", "1")),
+        (tmp_path / "a.onnx", ("export", run, tmp_path / "a.onnx")),
+        (tmp_path / "a.json", ("speed", run, "--out", tmp_path / "a.json")),
+        (page, ("report", run, "--out", page)),
+        (tmp_path / "ridge.md", ("bench", "ridge", "--quick", "--out", tmp_path)),
+    ]
+    for path, command in commands:
+        with pytest.raises(ChitaError, match=naming(path.name, "--overwrite")):
+            invoke(*command)
+    left = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    assert left == before
+    invoke("pack", run, dense, "--overwrite")
+    invoke("pack", dense, dense)  # nothing is lost
+    invoke("unpack", dense, dense)
+    invoke("report", run, "--out", page, "--overwrite")
+    invoke("report", run, "--out", page)
+
+
 def test_a_run_is_not_packed_in_place(run: Path) -> None:
     with pytest.raises(ChitaError, match=naming(str(run / "model.safetensors"))):
         invoke("pack", run, run / "model.safetensors")

@@ -143,3 +143,11 @@ def test_a_network_of_nan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("NaN", "outputs")):
         chita.export_onnx(Broken(), torch.zeros(2, 3), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_opset_that_is_not_written_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    for opset in (999, 0, "x", True):
+        with pytest.raises(ChitaError, match=naming("opset", opset)):
+            chita.export_onnx(nn.Linear(3, 2), torch.randn(2, 3), path, opset=opset)  # type: ignore[arg-type]
+    assert not path.exists()

@@ -1,5 +1,6 @@
 import os
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,3 +156,65 @@ def test_a_pipe_is_refused(name: str, tmp_path: Path) -> None:
     for read in (read_checkpoint, describe):
         with pytest.raises(ChitaError, match=naming(name)):
             read(tmp_path / name)
+
+
+def test_what_is_not_a_dense_tensor_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    for tensor in (
+        torch.eye(2).to_sparse(),
+        torch.empty(2, 2, device="meta"),
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    ):
+        torch.save({"weight": tensor, "bias": torch.ones(2)}, path)
+        for read in (
+            read_checkpoint,
+            describe,
+            lambda path: load_checkpoint(nn.Linear(2, 2), path),
+        ):
+            with pytest.raises(ChitaError, match=naming(str(path), "weight")):
+                read(path)
+
+
+def test_a_small_file_of_a_huge_tensor_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """An expanded tensor takes no memory until something counts its zeros."""
+    path = tmp_path / "model.pt"
+    torch.save({"weight": torch.zeros(1).expand(10**12)}, path)
+    with pytest.raises(ChitaError, match=naming(str(path), "expanded", "4,000,000,000,000")):
+        read_checkpoint(path)
+    torch.save({"ids": torch.arange(10).expand(1, -1), "bias": torch.zeros(1).expand(3)}, path)
+    assert read_checkpoint(path)["bias"].tolist() == [0, 0, 0]
+
+
+def test_a_compressed_archive_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path, packed = tmp_path / "plain.pt", tmp_path / "packed.pt"
+    torch.save({"weight": torch.zeros(10**6)}, path)
+    with zipfile.ZipFile(path) as plain, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for member in plain.infolist():
+            new.writestr(member.filename, plain.read(member))
+    assert packed.stat().st_size < 10_000
+    with pytest.raises(ChitaError, match=naming(str(packed), "memory")):
+        read_checkpoint(packed)
+
+
+def test_a_file_that_is_replaced_while_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The header of one file and the tensors of another are never given together."""
+    path, read = tmp_path / "model.safetensors", load_file
+    save_checkpoint({"old": torch.zeros(4)}, path)
+
+    def replaced(given: Path) -> dict[str, Tensor]:
+        monkeypatch.setattr("safetensors.torch.load_file", read)
+        save_checkpoint({"new": torch.ones(4)}, path)
+        return {"old": torch.ones(4)}
+
+    monkeypatch.setattr("safetensors.torch.load_file", replaced)
+    assert read_checkpoint(path).keys() == {"new"}
+
+
+def test_names_that_cannot_be_printed_stay_on_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_checkpoint({"a\nerror: b": torch.zeros(1)}, path)
+    with pytest.raises(ChitaError) as caught:
+        load_checkpoint(make_model(0), path)
+    assert "\n" not in str(caught.value)

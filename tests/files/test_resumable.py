@@ -77,3 +77,16 @@ def test_a_damaged_file_says_so(content: str, resume: bool, tmp_path: Path) -> N
     with pytest.raises(ChitaError, match=naming("squares.json", re.compile("damaged|corrupt"))):
         kept(tmp_path).begin(resume=resume)
     assert (tmp_path / SquareFile.file).read_text() == content
+
+
+def test_a_file_that_vanishes_while_it_is_read(tmp_path: Path) -> None:
+    """A run that starts anew removes it."""
+    kept(tmp_path).write(Squares([1]))
+
+    class Vanishing(SquareFile):
+        @classmethod
+        def read(cls, path: Path) -> StoredRun[Squares]:
+            path.unlink()
+            return super().read(path)
+
+    assert Vanishing.done(tmp_path) is None

@@ -1,5 +1,6 @@
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from chita.files.run_folder import (
     RESULT_FILE,
     RESULT_FILES,
     STAGE_FILE,
+    adding_file,
     check_finished,
     check_other_parts,
     check_replaceable,
@@ -29,13 +31,14 @@ from chita.files.run_folder import (
     model_file,
     prepare_file,
     prepare_folder,
-    record_file,
+    reading_one_run,
     replacing,
     start_run,
     verified,
     write_run,
     writing_to,
 )
+from chita.files.run_manifest import Manifest
 from tests.support.messages import naming
 
 
@@ -198,18 +201,64 @@ def test_unfinished_parts_of_another_command_are_not_given_up(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_page_does_not_finish_a_run_that_begins_meanwhile(
+def test_a_page_is_not_added_to_a_run_that_begins_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run may begin, and be killed, just before the page's digest is recorded."""
+    """A run may begin, and be killed, just before the page is written."""
     finished_run(tmp_path)
-    (tmp_path / "report.html").write_text("page")
 
     def lock_late(folder: Path) -> AbstractContextManager[None]:
         start_run(folder)
         return lock(folder)
 
     monkeypatch.setattr(run_folder, "lock", lock_late)
-    record_file(tmp_path / "report.html")
+    page = tmp_path / "report.html"
+    with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")), adding_file(page):
+        page.write_text("page")  # pragma: no cover  # not reached
+    assert not page.exists()
+
+
+def test_a_page_is_added_to_a_finished_run(tmp_path: Path) -> None:
+    finished_run(tmp_path)
+    page = tmp_path / "report.html"
+    with adding_file(page):
+        page.write_text("page")
+    assert verified(page) == page
+    page.write_text("another")
+    with pytest.raises(ChitaError, match=naming(str(page), "run.json")):
+        verified(page)
+
+
+def test_a_file_that_a_run_replaces_while_it_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not damaged, but of the next run, or of an unfinished one."""
+    finished_run(tmp_path)
+    model, matches = tmp_path / MODEL_FILE, Manifest.matches
+
+    def meanwhile(work: Callable[[], None]) -> None:
+        def late(manifest: Manifest, path: Path) -> bool:
+            monkeypatch.setattr(Manifest, "matches", matches)
+            work()
+            return manifest.matches(path)
+
+        monkeypatch.setattr(Manifest, "matches", late)
+
+    meanwhile(lambda: finished_run(tmp_path))
+    assert verified(model) == model
+
+    def begin() -> None:
+        start_run(tmp_path)
+        model.write_bytes(b"new")
+
+    meanwhile(begin)
     with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")):
-        check_finished(tmp_path)
+        verified(model)
+
+
+def test_files_of_two_runs_are_not_read_together(tmp_path: Path) -> None:
+    with reading_one_run(tmp_path):
+        pass
+    for work in (finished_run, finished_run, start_run):
+        with pytest.raises(ChitaError, match=naming(str(tmp_path))), reading_one_run(tmp_path):
+            work(tmp_path)

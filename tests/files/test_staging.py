@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,24 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         replacing_at_once(tmp_path / "none", NAMES, finishes=True),
     ):
         pass
+
+
+def test_two_commands_complete_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one finds nothing to move once it has the lock."""
+
+    def leave(_: Path) -> None:
+        """End as if the process was killed."""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "complete", leave)
+        write(tmp_path, NEW)
+    assert (tmp_path / COMMITTED).exists()
+
+    def lock_late(folder: Path) -> AbstractContextManager[None]:
+        monkeypatch.setattr(staging, "lock", lock)
+        complete(folder)
+        return lock(folder)
+
+    monkeypatch.setattr(staging, "lock", lock_late)
+    complete(tmp_path)
+    assert content(tmp_path) == NEW

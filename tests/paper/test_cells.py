@@ -81,6 +81,18 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
         Cells(tmp_path)
 
 
+def test_a_file_of_the_user_is_not_cut(tmp_path: Path) -> None:
+    file = tmp_path / "cells.jsonl"
+    for text in ("mine", "mine\nmine", '{"key": {}}\n{"mine": 1}'):
+        file.write_text(text)
+        with pytest.raises(ChitaError, match=naming("cells.jsonl")):
+            Cells(tmp_path)
+        assert file.read_text() == text
+    file.write_text('{"ke')  # the first cell of a killed run
+    Cells(tmp_path)
+    assert file.read_text() == ""
+
+
 def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "cells.jsonl")
     with pytest.raises(ChitaError, match=naming("cells.jsonl")):

@@ -10,11 +10,12 @@ import typer
 
 from chita.cli.import_option import Imports
 from chita.cli.launch import pick_device
-from chita.cli.shared_options import Device, out_folder
+from chita.cli.shared_options import Device, Overwrite, out_folder
 from chita.cli.threads import Threads
 from chita.errors import ChitaError
-from chita.files.run_folder import prepare_folder, writing_to
+from chita.files.run_folder import check_new, prepare_folder, writing_to
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark
+from chita.paper.cells import CELLS_FILE
 from chita.paper.first_order import FirstOrder
 from chita.paper.gradual import QUICK_SETTINGS, Gradual
 from chita.paper.imagenet import QUICK as QUICK_IMAGENET
@@ -38,6 +39,7 @@ from chita.report.console import show
 from chita.report.figures import new_figure
 from chita.report.page.benchmark_charts import OLD_NAMES
 
+KINDS = ("md", "csv", "json", "png")  # the suffixes of the files of a report
 SEEDS, QUICK_SEEDS = 5, 1
 TRAINING_SEEDS = 3  # for benchmarks whose cells are trainings of many epochs
 
@@ -139,12 +141,16 @@ def bench_command(
         typer.Option(help="Folder of WikiText-2 (wiki.test.raw and valid.txt), for language."),
     ] = None,
     imports: Imports = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Reproduce a table or figure of the paper; finished cells in OUT are reused."""
     name = OLD_NAMES.get(name, name)
     if name not in BENCHMARKS:
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
     prepare_folder(out)
+    if not (out / CELLS_FILE).exists():  # otherwise the files are those of a benchmark
+        for kind in KINDS:
+            check_new(out / f"{name}.{kind}", overwrite=overwrite)
     new_figure()  # a missing matplotlib raises an error before the work
     place = pick_device(device)
     if quick and not (checkpoints is None and imagenet is None):
@@ -162,5 +168,5 @@ def bench_command(
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     with writing_to(out):
         run_benchmark(name, benchmark, bench, out)
-    written = ", ".join(str(out / f"{name}.{kind}") for kind in ("md", "csv", "json", "png"))
+    written = ", ".join(str(out / f"{name}.{kind}") for kind in KINDS)
     show(written)

@@ -9,11 +9,12 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from chita.cli.shared_options import OverwriteFile
 from chita.files.checkpoint import read_checkpoint, save_checkpoint
 from chita.files.describe import FileReport, describe
 from chita.files.packed.load import load
 from chita.files.packed.write import save
-from chita.files.run_folder import model_file, prepare_file, verified
+from chita.files.run_folder import check_new, model_file, prepare_file, verified
 from chita.report.console import show, show_json
 
 
@@ -22,12 +23,14 @@ def pack_command(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="The packed file, in an existing folder.")
     ],
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Store a pruned checkpoint without its zeros."""
     source = model_file(source)
     tensors = read_checkpoint(source)
     before = source.stat().st_size  # OUT may be the same file
     prepare_file(out, ".safetensors")
+    check_new(out, overwrite=overwrite, source=source)
     save(tensors, out)
     after = out.stat().st_size
     show(f"{out}: {after:,} bytes, {after / before:.4f} of the {before:,} of {source}")
@@ -38,10 +41,12 @@ def unpack_command(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="The safetensors file, in an existing folder.")
     ],
+    overwrite: OverwriteFile = False,
 ) -> None:
     """Convert a packed file to plain dense safetensors, bit for bit."""
     tensors = load(verified(source))
     prepare_file(out, ".safetensors")
+    check_new(out, overwrite=overwrite, source=source)
     save_checkpoint(tensors, out)
     show(f"{out}: {out.stat().st_size:,} bytes, {len(tensors)} tensors")
 

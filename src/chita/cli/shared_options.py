@@ -108,6 +108,7 @@ Overwrite = Annotated[
         help="Replace files in OUT that chita did not write, and give up an unfinished run there.",
     ),
 ]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 Context = Annotated[
     int | None,
     typer.Option(

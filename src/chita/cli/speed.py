@@ -11,13 +11,20 @@ from torch import Tensor
 
 from chita.cli.launch import open_source, pick_device
 from chita.cli.set_option import Arguments
-from chita.cli.shared_options import AsJson, Device, ExampleData, Source, SourceNetwork
+from chita.cli.shared_options import (
+    AsJson,
+    Device,
+    ExampleData,
+    OverwriteFile,
+    Source,
+    SourceNetwork,
+)
 from chita.cli.threads import Threads
 from chita.deploy.fast.accelerate import choices_table
 from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.atomic import write_json
-from chita.files.run_folder import prepare_file
+from chita.files.run_folder import check_new, prepare_file
 from chita.model.batch import map_tensors
 from chita.pruning.option_text import read_sparsity_text
 from chita.pruning.random_mask import apply_random_mask
@@ -53,6 +60,7 @@ def speed_command(
         Path | None,
         typer.Option(help="File for the results, which must end in .json, in an existing folder."),
     ] = None,
+    overwrite: OverwriteFile = False,
     as_json: AsJson = False,
 ) -> None:
     """Time a pruned network against dense on every path of this machine, and advise one.
@@ -63,6 +71,7 @@ def speed_command(
         raise ChitaError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if out is not None:
         prepare_file(out, ".json")
+        check_new(out, overwrite=overwrite)
     place = pick_device(device)
     target = None if at is None else read_sparsity_text("--at", at)
     trained = open_source(source, network, arguments, data_name, fresh=target is not None)

@@ -10,10 +10,10 @@ import typer
 
 from chita import zoo
 from chita.cli.launch import open_with_data, pick_device
-from chita.cli.shared_options import Device, Seed, ValSplit
+from chita.cli.shared_options import Device, OverwriteFile, Seed, ValSplit
 from chita.cli.threads import Threads
 from chita.files.checkpoint import save_checkpoint
-from chita.files.run_folder import prepare_file
+from chita.files.run_folder import check_new, prepare_file
 from chita.model.accuracy import accuracy
 from chita.report.console import show
 from chita.report.progress import step_bar
@@ -34,6 +34,7 @@ def train_command(
     out: Annotated[
         Path | None, typer.Option(help="File in an existing folder; default MODEL.safetensors.")
     ] = None,
+    overwrite: OverwriteFile = False,
     seed: Seed = 0,
     device: Device = None,
     threads: Threads = None,
@@ -44,6 +45,7 @@ def train_command(
     recipe = known.recipe if epochs is None else replace(known.recipe, epochs=epochs)
     out = out or Path(f"{network}.safetensors")
     prepare_file(out, ".safetensors")
+    check_new(out, overwrite=overwrite)
     trained = open_with_data(
         known,
         None,

@@ -57,6 +57,8 @@ def export_onnx(
     check_module(model)
     check_not_sharded(model)
     path = as_path(path)
+    if opset is not None and (isinstance(opset, bool) or not isinstance(opset, int) or opset < 1):
+        raise ChitaError(f"opset must be an integer of at least 1, or None, got {opset!r}")
     prepare_file(path, ".onnx")
     with evaluating(model):
         wanted = check_example(model, example)
@@ -114,14 +116,23 @@ def onnx_bytes(model: nn.Module, example: Example, opset: int | None = None) -> 
             # Further lines are for developers of the exporter. Some errors have no text at all.
             reason = next(iter(str(cause).splitlines()), type(cause).__name__)
             raise ChitaError(f"the model cannot be exported to ONNX: {reason}") from error
-        return file.read_bytes() if opset is None else _for_older_readers(file.read_bytes())
+        return file.read_bytes() if opset is None else _for_older_readers(file.read_bytes(), opset)
 
 
-def _for_older_readers(content: bytes) -> bytes:
-    """Return the file in an older version of the format, which has all that the file contains."""
+def _for_older_readers(content: bytes, opset: int) -> bytes:
+    """Return the file in an older version of the format, which has all that the file contains.
+
+    The exporter keeps its own version of the operators where it cannot convert them, which is an
+    error here.
+    """
     import onnx
 
     file = onnx.load_model_from_string(content)
+    written = [each.version for each in file.opset_import if each.domain in ("", "ai.onnx")]
+    if written and written != [opset]:
+        raise ChitaError(
+            f"the model cannot be exported with opset={opset}: the exporter wrote {written[0]}"
+        )
     file.ir_version = min(file.ir_version, OLD_IR)
     return bytes(file.SerializeToString())
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import safetensors.torch
-import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
@@ -14,6 +14,8 @@ from chita.files.atomic import write_whole
 from chita.files.fit import check_fit, with_ties
 from chita.files.packed.container import is_packed
 from chita.files.packed.read import read_packed
+from chita.files.pickled import check_dense, load_pickled
+from chita.files.regular import open_regular
 from chita.model.forward import unwrapped
 
 _PICKLED = (".pt", ".pth")
@@ -62,18 +64,35 @@ def save_checkpoint(weights: nn.Module | Mapping[str, Tensor], path: str | Path)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    try:
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
-        raise ChitaError(f"cannot read {path} as a safetensors checkpoint: {error}") from error
+    # load_file opens the file twice, and may get the header of one file and the tensors of another
+    # if a run replaces it in between.
+    while True:
+        before = None
+        try:
+            before = _version(path)
+            found = safetensors.torch.load_file(path)
+            if _version(path) == before:
+                return found
+        except (OSError, safetensors.SafetensorError) as error:
+            if path.exists() and _version(path) != before:
+                continue
+            raise ChitaError(f"cannot read {path} as a safetensors checkpoint: {error}") from error
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Return what changes when a file is replaced."""
+    status = path.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _read_pickled(path: Path) -> dict[str, Tensor]:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path) as file:
+            content = load_pickled(file)
+            size = os.fstat(file.fileno()).st_size
     except Exception as error:  # the unpickler raises many types of errors on a damaged file
         reason = "it is damaged, or contains objects other than tensors, which could run code"
-        if isinstance(error, OSError):
+        if isinstance(error, (OSError, ChitaError)):
             reason = str(error)
         raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {reason}") from error
     for wrapper in _WRAPPERS:
@@ -86,4 +105,8 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
             f"checkpoint {path} contains no state dict: expected a dict of names to tensors, or "
             f"such a dict under {' or '.join(map(repr, _WRAPPERS))}"
         )
+    try:
+        check_dense(content, size)
+    except ChitaError as error:
+        raise ChitaError(f"cannot read {path} as a PyTorch checkpoint: {error}") from error
     return content

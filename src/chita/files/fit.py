@@ -11,7 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
 from chita.model.ties import memory_of
-from chita.model.weights import check_writable
+from chita.model.weights import check_whole, check_writable
 
 NAMED = 10  # the most names in a message
 
@@ -27,6 +27,7 @@ def check_fit(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor], path: s
         found: the tensors of the file.
         path: the file, for the error message.
     """
+    check_whole(wanted.items())
     _check_names(wanted, found, path)
     for name, tensor in wanted.items():
         _check_memory(name, tensor)
@@ -91,4 +92,5 @@ def _check_memory(name: str, tensor: Tensor) -> None:
 
 def _first(names: list[str]) -> str:
     more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    shown = (name if name.isprintable() else repr(name) for name in names[:NAMED])
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

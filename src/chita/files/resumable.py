@@ -121,9 +121,11 @@ class ResumableRun(ABC, Generic[Parts]):
         if not path.exists() or is_of_earlier_run(path):
             return None
         try:
-            if not path.is_file():  # reading from a pipe might never end
+            if path.exists() and not path.is_file():  # reading from a pipe might never end
                 raise ValueError("it is not a regular file")
             return cls.read(path)
+        except FileNotFoundError:  # a run that starts anew has removed it
+            return None
         except Exception as error:  # unpickling a damaged file may raise any exception
             raise ChitaError(
                 f"cannot read {path} as a finished {cls.part}: it is damaged, or was not written "

@@ -23,7 +23,7 @@ from chita.files.checkpoint import save_checkpoint
 from chita.files.folder_lock import lock
 from chita.files.huggingface_names import HUGGINGFACE_FILES
 from chita.files.run_manifest import MANIFEST_FILE, Manifest, file_digest
-from chita.files.staging import complete, replacing_at_once
+from chita.files.staging import COMMITTED, complete, replacing_at_once
 from chita.files.yaml_file import read_yaml
 
 MODEL_FILE = "model.safetensors"
@@ -193,17 +193,29 @@ def verified(path: Path) -> Path:
         ChitaError: the run is unfinished, or the file is not the one that it wrote.
     """
     folder = path.parent
-    complete(folder)
-    manifest = Manifest.read(folder)
-    if manifest is None or path.name not in (*RUN_FILES, *manifest.files):
-        return path
-    check_finished(folder)
-    if (path.exists() or path.name in manifest.files) and not manifest.matches(path):
-        raise ChitaError(
-            f"{path} is damaged or missing, or was not written by the run in this folder: restore "
-            f"it, or delete {MANIFEST_FILE} there to use the files without this check"
-        )
-    return path
+    while True:
+        complete(folder)
+        manifest = Manifest.read(folder)
+        if manifest is None or path.name not in (*RUN_FILES, *manifest.files):
+            return path
+        check_finished(folder)
+        if manifest.matches(path) or not (path.exists() or path.name in manifest.files):
+            return path
+        complete(folder)
+        if Manifest.read(folder) == manifest:
+            raise ChitaError(
+                f"{path} is damaged or missing, or was not written by the run in this folder: "
+                f"restore it, or delete {MANIFEST_FILE} there to use the files without this check"
+            )  # otherwise a run has replaced it in the meantime
+
+
+@contextmanager
+def reading_one_run(folder: Path) -> Iterator[None]:
+    """Raise an error if a run replaces files of `folder` while several of them are read."""
+    before = Manifest.read(folder)
+    yield
+    if Manifest.read(folder) != before or (folder / COMMITTED).exists():
+        raise ChitaError(f"a run has begun or ended in {folder} while it was read: read it again")
 
 
 def model_file(source: Path) -> Path:
@@ -239,6 +251,19 @@ def prepare_file(out: Path, suffix: str) -> None:
     prepare_folder(out.parent)
 
 
+def check_new(out: Path, *, overwrite: bool, source: Path | None = None) -> None:
+    """Raise an error if a command would replace a file that exists.
+
+    Args:
+        out: the file to write.
+        overwrite: whether to replace it.
+        source: the file that the command converts without loss, which may be `out` itself.
+    """
+    if overwrite or not out.exists() or (source is not None and out.samefile(source)):
+        return
+    raise ChitaError(f"{out} exists and would be lost: give another file, or --overwrite")
+
+
 def check_not_of_a_run(out: Path) -> None:
     """Raise an error if a file to write is one of a run, which it would damage."""
     target = regular_target(out)
@@ -247,15 +272,25 @@ def check_not_of_a_run(out: Path) -> None:
         raise ChitaError(f"{out} is a file of the run in {target.parent}: give another file")
 
 
-def record_file(path: Path) -> None:
-    """Update the digest of a file of a run that was written again, such as its page."""
-    if Manifest.read(path.parent) is None:
+@contextmanager
+def adding_file(path: Path) -> Iterator[None]:
+    """Write a file of a finished run again, such as its page, and update its digest.
+
+    In a folder without a run, this does nothing.
+
+    Raises:
+        ChitaError: another run is writing to the folder, or was interrupted there.
+    """
+    folder = path.parent
+    if Manifest.read(folder) is None:
+        yield
         return
-    with lock(path.parent):
-        manifest = Manifest.read(path.parent)  # again: a run may have begun before the lock
-        digest = file_digest(path)
+    with lock(folder):
+        check_finished(folder)
+        yield
+        manifest, digest = Manifest.read(folder), file_digest(path)
         if manifest is not None and digest is not None:
-            Manifest(manifest.finished, {**manifest.files, path.name: digest}).write(path.parent)
+            Manifest(manifest.finished, {**manifest.files, path.name: digest}).write(folder)
 
 
 def write_run(

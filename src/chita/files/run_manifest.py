@@ -75,6 +75,8 @@ def file_digest(path: Path) -> str | None:
         with path.open("rb") as file:
             while part := file.read(_AT_ONCE):
                 found.update(part)
+    except FileNotFoundError:  # a run has removed it
+        return None
     except OSError as error:
         raise ChitaError(f"cannot read {path}: {error}") from error
     return found.hexdigest()

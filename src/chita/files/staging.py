@@ -62,7 +62,8 @@ def complete(folder: Path) -> None:
         return
     try:
         with lock(folder):
-            _move(staging, folder)
+            if staging.is_dir():  # another command may have moved them before it gave up the lock
+                _move(staging, folder)
     except OSError as error:
         raise ChitaError(f"cannot complete the run in {folder}: {error}") from error
 

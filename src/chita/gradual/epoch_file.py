@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from chita.files.atomic import write_whole
+from chita.files.pickled import load_pickled
+from chita.files.regular import open_regular
 from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import EPOCH_FILE
 from chita.gradual.history import EpochRow
@@ -52,7 +54,8 @@ class EpochFile(ResumableRun[FinishedEpochs]):
 
     @classmethod
     def read(cls, path: Path) -> StoredRun[FinishedEpochs]:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with open_regular(path) as file:
+            content = load_pickled(file)
         if "run" not in content:  # files of older versions have no digest
             content = _checked(content["content"], content["digest"])
         finished = FinishedEpochs(
@@ -91,5 +94,4 @@ def _checked(stored: Tensor, digest: str) -> Any:
     """Return the content of the stored bytes, after checking their digest."""
     if _digest(stored) != digest:
         raise ValueError("the content is not the one that was written")
-    content = io.BytesIO(stored.numpy().tobytes())
-    return torch.load(content, map_location="cpu", weights_only=True)
+    return load_pickled(io.BytesIO(stored.numpy().tobytes()))

@@ -38,6 +38,10 @@ class Cell:
     compute: Callable[[], dict[str, Any]]
 
 
+CELLS_FILE = "cells.jsonl"
+_START = b'{"key": '  # of each line
+
+
 class Cells:
     """The cells computed so far.
 
@@ -46,7 +50,7 @@ class Cells:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._file = regular_target(folder / "cells.jsonl")
+        self._file = regular_target(folder / CELLS_FILE)
         self._records = {_identity(record["key"]): record for record in self._read()}
 
     def compute(self, cells: Sequence[Cell], description: str) -> None:
@@ -88,10 +92,13 @@ class Cells:
             return []
         content = self._file.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
-        if whole != content:  # the previous run was killed while writing
+        records = [self._parse(line, n) for n, line in enumerate(whole.splitlines(), start=1)]
+        if part := content[len(whole) :]:  # the previous run was killed while writing
+            if not _START.startswith(part[: len(_START)]):
+                raise ChitaError(f"the last line of {self._file} is not a valid cell; delete it")
             with self._file.open("r+b") as file:
                 file.truncate(len(whole))
-        return [self._parse(line, n) for n, line in enumerate(whole.splitlines(), start=1)]
+        return records
 
     def _parse(self, line: bytes, number: int) -> Record:
         try:

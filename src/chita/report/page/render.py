@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from chita.files.atomic import write_whole
-from chita.files.run_folder import PAGE_FILE, check_not_of_a_run, record_file
+from chita.files.run_folder import PAGE_FILE, adding_file, check_not_of_a_run, reading_one_run
 from chita.report.page.bench_page import bench_page, with_benchmarks
 from chita.report.page.folder import Folder, read_folder
 from chita.report.page.gradual_page import gradual_page
@@ -21,6 +21,17 @@ from chita.report.page.prune_page import prune_page
 from chita.report.page.recover_page import recover_page
 
 SCRIPTS = ("dom", "scales", "cursor", "table", "lines", "bars", "figure", "masks", "page")
+
+
+_MARK = b'<meta name="generator" content="chita">'  # near the start of each page
+
+
+def is_page(path: Path) -> bool:
+    """Return whether a file is a page of chita, which may be written again."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _MARK in file.read(1000)
 
 
 def write_page(
@@ -37,9 +48,10 @@ def write_page(
     out = out or folder / PAGE_FILE
     if out.name != PAGE_FILE:
         check_not_of_a_run(out)
-    page = render(page_data(read_folder(folder), defaults))
-    write_whole(out, page.encode(errors="replace"))  # JSON may contain half of a character
-    record_file(out)
+    with reading_one_run(folder):
+        page = render(page_data(read_folder(folder), defaults))
+    with adding_file(out):
+        write_whole(out, page.encode(errors="replace"))  # JSON may contain half of a character
     return out
 
 
