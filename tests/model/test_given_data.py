@@ -117,6 +117,7 @@ WRONG: dict[str, tuple[Any, list[object]]] = {
     "a data set of None": (Returning(None), ["sample", "NoneType"]),
     "a data set of images": (Returning((Picture(), 1)), ["Picture", "ToTensor()"]),
     "texts": ([("a cat", 0), ("a dog", 1)], ["part 0", "str", "tokenize"]),
+    "texts alone": (["a cat", "a dog"], ["batches", "a cat", "tokenize"]),
     "shapes": ([(X[0], 0), (X[0, :5], 1)], ["(6,)", "(5,)"]),
     "types": ([(X[0], 0), ("a", 1)], ["Tensor", "str"]),
     "parts": ([(X[0], 0), (X[1],)], ["2 parts"]),

@@ -343,3 +343,24 @@ def test_wrong_types_of_names_and_numbers() -> None:
     refuse(naming("checkpoints", "Path", 3), checkpoints=3)
     refuse(naming("solver", ["cd"]), solver=["cd"], method="chita++")
     refuse(naming("ridge", "auto", "tensor"), ridge=torch.ones(2))
+
+
+def test_keys_that_are_not_arguments_of_the_model() -> None:
+    x, y = points(24)
+    given = {"features": x, "label": y}
+    refuse(naming("input", "'features'", "'label'", "(inputs, targets)"), batches=given)
+
+
+def test_one_hot_integers() -> None:
+    x, y = points(24)
+    hot = functional.one_hot(y, 3)
+    refuse(naming("targets.argmax(1)", "targets.float()"), batches=[(x, hot)])
+
+
+def test_a_class_or_a_state_in_place_of_a_model() -> None:
+    refuse(naming("model", "Linear(...)"), model=nn.Linear)
+    refuse(naming("model", "load_state_dict"), model=tiny().state_dict())
+
+
+def test_an_option_that_extends_a_name() -> None:
+    refuse(naming("'batch_size'", re.compile("did you mean 'batch'")), batch_size=4)

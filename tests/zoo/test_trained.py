@@ -17,6 +17,7 @@ from chita.files.run_folder import write_run
 from chita.model.accuracy import accuracy
 from chita.zoo.example import random_images
 from chita.zoo.find_trained import find_trained
+from chita.zoo.given_network import find_network
 from chita.zoo.resnet50 import KERAS, TORCHVISION, Variant
 from chita.zoo.trained import Trained, open_trained
 from tests.support.messages import naming
@@ -192,3 +193,8 @@ def test_a_network_opened_without_data_has_none() -> None:
     trained = open_trained(zoo.get("resnet50"), fresh=True, with_data=False)
     with pytest.raises(ChitaError, match="resnet50 was opened without its data"):
         trained.fetch()
+
+
+def test_a_file_without_a_name_in_it() -> None:
+    with pytest.raises(ChitaError, match=naming("models.py:NAME")):
+        find_network("models.py")

@@ -63,7 +63,7 @@ def speed_command(
     overwrite: OverwriteFile = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time a pruned network against dense on every path of this machine, and advise one.
+    """Time a pruned network and the dense one in every form and runtime, and advise one.
 
     With --at, it times the network as it would be after pruning.
     """

@@ -5,6 +5,7 @@ Dimension 0 of every tensor is that of the samples.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -67,7 +68,7 @@ class Batch:
             given = " and ".join(
                 f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
             )
-            hint = _type_hint(model, tensors_of(inputs), error)
+            hint = _type_hint(model, tensors_of(inputs), error) or _name_hint(model, inputs)
             raise ChitaError(
                 f"the model fails on inputs {given}: {describe_error(error)}{hint}"
             ) from error
@@ -88,6 +89,21 @@ def _type_hint(model: nn.Module, inputs: list[Tensor], error: Exception) -> str:
     if "type" not in str(error) or all(tensor.dtype == dtype for tensor in inputs):
         return ""
     return f"; the parameters are of type {dtype}: convert the inputs by inputs.to({dtype})"
+
+
+def _name_hint(model: nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> str:
+    """Return a remedy if a batch is a dict whose keys the forward pass does not take."""
+    taken = inspect.signature(model.forward).parameters
+    kinds = {parameter.kind for parameter in taken.values()}
+    if not isinstance(inputs, dict) or inspect.Parameter.VAR_KEYWORD in kinds:
+        return ""
+    unknown = ", ".join(repr(key) for key in inputs if key not in taken)
+    if not unknown:
+        return ""
+    return (
+        f"; a batch that is a dict gives the arguments of the model, which takes "
+        f"{', '.join(taken)} and not {unknown}: rename the keys, or pass (inputs, targets)"
+    )
 
 
 def differ_in_shape(one: Batch, other: Batch) -> bool:
@@ -158,6 +174,11 @@ def parse_batch(number: int, given: Any, spec: InputSpec = AS_GIVEN) -> Batch:
         for role, nest in (("inputs", inputs), ("targets", targets)):
             if not tensors_of(nest):
                 raise ChitaError(f"batch {number}: {role} hold no tensor, got {describe(nest)}")
+    elif isinstance(given, str):
+        raise ChitaError(
+            f"batches must consist of numbers, got the text {given!r:.60}; tokenize it, and pass "
+            "the lists of token ids"
+        )
     else:
         raise ChitaError(
             f"batch {number} must be a pair (inputs, targets) or a dict, got {describe(given)}; "

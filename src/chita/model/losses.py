@@ -98,6 +98,11 @@ def _misfit(outputs: Any, targets: Any, error: Exception) -> str:
                 "convert labels of classes to int64, as by targets.long() or "
                 f"targets.astype('int64'), or {remedy}"
             )
+        elif targets.shape == outputs.shape and not targets.is_floating_point():
+            remedy = (
+                "convert one-hot vectors to labels, as by targets.argmax(1), or to class "
+                f"probabilities, as by targets.float(), or {remedy}"
+            )
     return (
         f"the cross-entropy does not accept outputs {_describe(outputs)} with targets "
         f"{_describe(targets)}; {remedy} ({error})"

@@ -241,7 +241,14 @@ def check_module(model: Any, name: str = "model") -> None:
     """Raise a ChitaError unless `model`, the argument `name`, is a torch.nn.Module."""
     if not isinstance(model, nn.Module):
         kind = type(model).__name__
-        raise ChitaError(f"{name} must be a torch.nn.Module, got {model!r:.80} of type {kind}")
+        hint = ""
+        if isinstance(model, type) and issubclass(model, nn.Module):
+            hint = f"; pass an object of the class: {model.__name__}(...)"
+        elif isinstance(model, Mapping):
+            hint = "; build the module, and read a state dict into it by load_state_dict"
+        raise ChitaError(
+            f"{name} must be a torch.nn.Module, got {model!r:.80} of type {kind}{hint}"
+        )
 
 
 def check_model(model: nn.Module) -> None:

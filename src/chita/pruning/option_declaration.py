@@ -131,7 +131,8 @@ def check_names(names: Iterable[str], known: Collection[str], where: str) -> Non
     """
     for name in names:
         if name not in known:
-            near = closest(name, known)
+            longer = (option for option in known if name.startswith(f"{option}_"))
+            near = next(longer, None) or closest(name, known)
             hint = f"did you mean {near!r}? The" if near else "the"
             raise ChitaError(
                 f"{name!r} is not an option of {where}; {hint} options are {sorted(known)}"

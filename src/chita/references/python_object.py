@@ -23,6 +23,13 @@ def is_reference(text: str) -> bool:
     return ":" in text
 
 
+def name_missing(text: str) -> str:
+    """Return a remedy for an error message if `text` is a Python file without ":NAME"."""
+    return (
+        f"; name a function or an object in the file: {text}:NAME" if text.endswith(".py") else ""
+    )
+
+
 def load_object(text: str) -> Any:
     """Return the object that a reference names.
 

@@ -198,7 +198,7 @@ def _add_scores(table: Table, record: Mapping[str, Any]) -> None:
 
 
 def _add_gains(table: Table, record: Mapping[str, Any], gains: Mapping[str, Any]) -> None:
-    """Add what the solves and the training gained."""
+    """Add by how much the solves and the training lower the held-out loss."""
     stages = len(record["stages"])
     target = TRAINED_ON.get(record.get("trained_on", ""), "the samples")
     table.add_row(f"training steps on {target}", f"{record['training_steps']:,}")
@@ -206,7 +206,7 @@ def _add_gains(table: Table, record: Mapping[str, Any], gains: Mapping[str, Any]
         ("solves", "solve", "solves"),
         ("training", "recovery", "trainings"),
     ):
-        what = f"held-out loss gained by {name}, in {gains[used]} of {stages} stages"
+        what = f"fall of the held-out loss by {name}, {gains[used]} of {stages} stages"
         table.add_row(what, f"{gains[part]:.4g}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chita.errors import ChitaError
-from chita.references.python_object import is_reference
+from chita.references.python_object import is_reference, name_missing
 from chita.references.resolve import NETWORK_FORMS, is_folder, resolve_network
 from chita.zoo.networks import NETWORKS, Network
 
@@ -30,7 +30,7 @@ def find_network(name: str, arguments: Mapping[str, Any] | None = None) -> Netwo
     if not (is_reference(name) or is_folder(name)):
         raise ChitaError(
             f"network {name!r} is unknown; known are {', '.join(NETWORKS)}, and references "
-            f"{NETWORK_FORMS}"
+            f"{NETWORK_FORMS}{name_missing(name)}"
         )
     given = resolve_network(name, arguments or {})
     return Network(

@@ -11,7 +11,7 @@ from chita.data.download import Progress
 from chita.data.preprocessing import Preprocessing
 from chita.data.text import Encode, read_tokens
 from chita.errors import ChitaError
-from chita.references.python_object import FORMS, is_reference
+from chita.references.python_object import FORMS, is_reference, name_missing
 from chita.references.samples import load_samples
 from chita.zoo.networks import Network
 
@@ -73,6 +73,7 @@ def _pick_for_reference(network: Network, given: str | None) -> str:
     if given is None or not (given in NAMES or given.startswith((IMAGE_FOLDER, TEXT))):
         raise ChitaError(
             f"{network.name} needs data_name (--data), one of {valid}; got {given or 'none'}"
+            f"{name_missing(given or '')}"
         )
     return given
 

@@ -290,3 +290,10 @@ def test_ranks_have_the_same_network() -> None:
         assert same(one[0], other[0])
         assert one[1:] == other[1:]
         assert one[2] < one[3]
+
+
+def test_a_teacher_that_does_not_take_the_inputs() -> None:
+    model, batches = halved(tiny()), [points(80)[0]]
+    for teacher in (nn.Linear(5, 3), copy.deepcopy(model).to("meta")):
+        with pytest.raises(ChitaError, match=naming("teacher", type(teacher).__name__)):
+            recover(model, batches, teacher=teacher)

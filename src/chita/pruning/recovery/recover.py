@@ -244,13 +244,19 @@ def _measure(
 
 def _teacher(teacher: nn.Module, model: nn.Module, first: Batch | None, *, squares: bool) -> Dense:
     """Return the teacher; its answers must have the form of the model's."""
-    check_model(teacher)
     if first is None:
         raise ChitaError("batches contain no samples")
-    dense = Dense(teacher, first, 0, squares=squares)
     sample = first[:1]
     with torch.no_grad(), evaluating(model):
         own = answer_of(sample.to(next(model.parameters()).device).outputs(model))
+    try:
+        check_model(teacher)
+        dense = Dense(teacher, first, 0, squares=squares)
+    except ChitaError as error:
+        raise ChitaError(
+            f"teacher must be a network that takes the inputs of the model, got "
+            f"{type(teacher).__name__}: {error}"
+        ) from error
     wanted = dense.answers(sample).content[1]["answer"]  # type: ignore[index]
     if own.shape != wanted.shape:
         raise ChitaError(
