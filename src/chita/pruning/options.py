@@ -155,6 +155,17 @@ class PruneOptions:
         "inputs of each layer. wanda and ria have none.",
         read=read_ridge,
     )
+    layer_share: float | Literal["auto"] = option(
+        "auto",
+        "For chita-both, the share t of the layers' inputs in the curvature: 1 for the inputs "
+        "alone, 0 for gradients alone, 'auto' for the one with the smallest held-out loss.",
+        must_be(
+            either((AUTO,), lambda value: is_not_negative(value) and value <= 1),
+            "'auto' or a number from 0 to 1",
+        ),
+        panel="Method",
+        read=read_ridge,
+    )
     first_order: bool | None = option(
         None,
         "Use the first-order term, scaled by 1/m, in the model of the loss. By default the "

@@ -45,7 +45,7 @@ def agreed_ranks(ranks: Ranks, config: PruneConfig, supports: Supports, *, n: in
         ChitaError: the ranks cannot share A.
     """
     method, size = config.resolve_method(), ranks.size
-    if size == 1 or not method.curvature.uses_gradients:
+    if size == 1 or not method.measures_weights:
         return ALONE
     if not method.streams:
         raise ChitaError(
