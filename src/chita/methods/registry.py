@@ -73,6 +73,11 @@ class Method:
         """Whether gradients measure all weights at once: metrics and dead columns need them."""
         return self.curvature.uses_gradients and not self.curvature.by_block
 
+    @property
+    def shares_columns(self) -> bool:
+        """Whether ranks can share the columns of A, and blocks of them can be coupled."""
+        return self.streams and self.measures_weights
+
 
 METHODS: dict[str, Method] = {}
 

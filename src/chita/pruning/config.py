@@ -130,11 +130,11 @@ class PruneConfig(RunOptions):
             )
 
     def _check_sweeps(self) -> None:
-        streams = self.resolve_method().streams
-        if self.block_sweeps and (self.block_size is None or not streams):
+        couples = self.resolve_method().shares_columns
+        if self.block_sweeps and (self.block_size is None or not couples):
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
-                f"{methods_where(lambda method: method.streams)}, got "
+                f"{methods_where(lambda method: method.shares_columns)}, got "
                 f"block_size={self.block_size!r} and method={self.method!r}"
             )
 

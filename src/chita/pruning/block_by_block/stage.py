@@ -49,15 +49,17 @@ class BlockStage(Stage):
         gradient_seconds = time.perf_counter() - start
         sweep = self._sweep(number, k, gradients)
         outcome: Solution | Swept
+        candidate = setup.space.first
         if self._searches:
             plain = setup.problem(setup.without_curvature(w0), w0, k)
             chosen = self._choose(SweptProblem(plain, sweep, setup.weights), k, number)
             kept, choice_loss = self._apply(number, chosen)
             outcome, ridge = chosen.choice.solution, chosen.choice.ridge
+            candidate = chosen.candidate
             why, trials = chosen.why, [trial.to_dict() for trial in chosen.trials]
         else:  # without copies of all weights
             ridge = setup.config.given_ridge or 0.0
-            outcome = sweep.run(setup.space.first.apply(setup.policy.formulation), ridge)
+            outcome = sweep.run(candidate.apply(setup.policy.formulation), ridge)
             kept, choice_loss, why, trials = outcome.kept, None, "", []
             self._take_from_first(kept)
         row = StageRow(
@@ -73,7 +75,7 @@ class BlockStage(Stage):
             jitter=outcome.jitter,
             gradient_seconds=gradient_seconds + sweep.measure_seconds,
             solve_seconds=0.0,
-            candidate=setup.space.first,
+            candidate=candidate,
             choice_loss=choice_loss,
             sample_gradients=0 if gradients is None else gradients.sample_gradients,
             why=why,

@@ -113,6 +113,10 @@ class Layer:
             )
         return factor
 
+    def check_definite(self) -> None:
+        """Raise a ChitaError if H is singular."""
+        assert len(self.factor)
+
     @cached_property
     def inverse(self) -> Tensor:
         """H^-1, (groups, i, i)."""

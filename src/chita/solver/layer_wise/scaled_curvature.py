@@ -78,7 +78,13 @@ class CoupledCurvature(ScaledCurvature):
 
 
 def scaled_curvature(layer: Layer) -> ScaledCurvature:
-    """Return the curvature of a layer in units in which H has the diagonal 1."""
+    """Return the curvature of a layer in units in which H has the diagonal 1.
+
+    Raises:
+        ChitaError: there are gradients, and H is singular, as without inputs and without a ridge.
+    """
+    if layer.gradients is not None:
+        layer.check_definite()
     scale = layer.diagonal.sqrt()
     w0, hessian = layer.w0 * scale, layer.products / (scale.mT * scale)
     if layer.gradients is None:
