@@ -8,7 +8,14 @@ import pytest
 import torch
 from torch.nn import functional
 
-from chita.curvature import CurvatureSource, Fisher, LayerInputs, NoCurvature, SampledModel
+from chita.curvature import (
+    CurvatureSource,
+    Fisher,
+    InputsAndGradients,
+    LayerInputs,
+    NoCurvature,
+    SampledModel,
+)
 from chita.model.distill import distilled
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
@@ -77,7 +84,12 @@ def test_layer_inputs_are_moments_and_the_loss_without_rows() -> None:
 
 @pytest.mark.parametrize(
     ("source", "reads_samples", "uses_gradients"),
-    [(NoCurvature, False, False), (Fisher, True, True), (LayerInputs, True, False)],
+    [
+        (NoCurvature, False, False),
+        (Fisher, True, True),
+        (LayerInputs, True, False),
+        (InputsAndGradients, True, True),
+    ],
 )
 def test_what_each_source_needs(
     source: type[CurvatureSource], reads_samples: bool, uses_gradients: bool

@@ -31,8 +31,9 @@ def test_only_chita_plus_plus_and_auto_have_many_stages_by_default() -> None:
 
 def test_chita_alone_reads_its_matrix_piece_by_piece() -> None:
     assert {name for name, method in METHODS.items() if method.streams} == {
-        "chita-bso", "chita-cd", "chita++", "auto",
+        "chita-bso", "chita-cd", "chita++", "auto", "chita-both",
     }  # fmt: skip
+    assert not get_method("chita-both").shares_columns
     assert get_method("chita++", "cd").streams
 
 
@@ -64,5 +65,7 @@ def test_unknown_names(name: str, solver: str | None, message: str) -> None:
 
 
 def test_methods_where_lists_names() -> None:
-    assert methods_where(lambda method: method.streams) == "auto, chita++, chita-bso, chita-cd"
+    assert (
+        methods_where(lambda method: method.shares_columns) == "auto, chita++, chita-bso, chita-cd"
+    )
     assert "obs" not in methods_where(lambda method: method.constrained).split(", ")

@@ -46,7 +46,7 @@ def test_different_settings_have_different_texts() -> None:
 
 def test_only_our_methods_have_a_version() -> None:
     versioned = {method for method in METHODS if version_key(method)}
-    assert versioned == {"auto", "chita++", "chita-bso", "chita-cd", "chita-layer"}
+    assert versioned == {"auto", "chita++", "chita-bso", "chita-cd", "chita-layer", "chita-both"}
 
 
 @pytest.mark.parametrize("network", ["mlpnet", "resnet20"])

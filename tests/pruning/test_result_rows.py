@@ -32,6 +32,7 @@ STORED: dict[str, Any] = {
     "block_size": 2000,
     "block_sweeps": 1,
     "first_order": False,
+    "layer_share": 1.0,
     "step": 0.5,
     "accuracy": None,
     "dead": 0,
@@ -56,7 +57,7 @@ def test_numbers_that_are_not_finite_become_none() -> None:
 
 def test_a_stored_stage_is_read_with_its_candidate() -> None:
     row = StageRow.from_dict(STORED)
-    assert row.candidate.values == ("lamp", False, Blocks(2000, 1))
+    assert row.candidate.values == ("lamp", False, Blocks(2000, 1), 1.0)
     assert row.to_dict() == STORED
     assert StageRow.from_dict(json.loads(json.dumps(row.to_dict(), allow_nan=False))) == row
 
@@ -67,4 +68,5 @@ def test_keys_that_a_stored_candidate_lacks_have_the_defaults_of_the_paper() -> 
         "first_order": True,
         "block_size": None,
         "block_sweeps": 0,
+        "layer_share": 1.0,
     }

@@ -1,5 +1,6 @@
 """Curvature sources: a model and samples -> a local quadratic model of the loss."""
 
+from chita.curvature.both import InputsAndGradients
 from chita.curvature.fisher import Fisher, Gradients, gradient_matrix
 from chita.curvature.layer_inputs import BlockInputs, LayerInputs
 from chita.curvature.source import CurvatureSource, LocalModel, NoCurvature, SampledModel
@@ -9,6 +10,7 @@ __all__ = [
     "CurvatureSource",
     "Fisher",
     "Gradients",
+    "InputsAndGradients",
     "LayerInputs",
     "LocalModel",
     "NoCurvature",

@@ -97,14 +97,19 @@ class CurvatureSource(ABC):
             without samples has nothing that a ridge could regularise.
         uses_gradients: whether `LocalModel.matrix` holds gradients. If so, the objective, the
             metrics and the search for dead columns are defined, and A needs memory.
-        by_block: whether `chita.prune` measures one block of the network after the other, each
-            behind blocks that are pruned already, instead of calling `at`.
+        by_block: whether `chita.prune` measures the inputs of one block of the network after the
+            other, each behind blocks that are pruned already. It calls `at` for gradients only.
     """
 
     sampled: SampledModel
     reads_samples: ClassVar[bool] = True
     uses_gradients: ClassVar[bool] = False
     by_block: ClassVar[bool] = False
+
+    @classmethod
+    def matrix_rows(cls, rows: int, p: int) -> int:
+        """Return the rows of A over p weights, given n mini-batches: n by default."""
+        return rows
 
     @abstractmethod
     def at(self, w0: Tensor) -> LocalModel:

@@ -3,6 +3,7 @@
 from chita.methods.alps import ALPS
 from chita.methods.cbs import CBS
 from chita.methods.chita import AUTO, CHITA_BSO, CHITA_CD, CHITA_PLUS_PLUS
+from chita.methods.chita_both import CHITA_BOTH
 from chita.methods.chita_layer import CHITA_LAYER
 from chita.methods.l_obs import L_OBS
 from chita.methods.lamp import LAMP
@@ -36,7 +37,7 @@ __all__ = [
 
 CHITA = (AUTO, CHITA_CD, CHITA_BSO, CHITA_PLUS_PLUS)
 SURGEONS = (OBD, OBS, WOODFISHER, WOODTAYLOR, M_FAC)
-LAYER_WISE = (L_OBS, CHITA_LAYER, WANDA, RIA, SPARSEGPT, ALPS)
+LAYER_WISE = (L_OBS, CHITA_LAYER, CHITA_BOTH, WANDA, RIA, SPARSEGPT, ALPS)
 BUILT_IN = tuple(
     register_method(method).name
     for method in (*CHITA, MAGNITUDE, MAGNITUDE_UNIFORM, LAMP, *SURGEONS, CBS, *LAYER_WISE)

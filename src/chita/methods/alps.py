@@ -20,6 +20,7 @@ from chita.methods.registry import Method
 from chita.solver.layer_wise.backsolve import conjugate_gradients
 from chita.solver.layer_wise.each_layer import EachLayer
 from chita.solver.layer_wise.layer import Layer
+from chita.solver.layer_wise.row_systems import IndependentRows
 from chita.solver.options import Options
 
 FIRST = 0.1  # the first rho
@@ -38,7 +39,7 @@ def alps(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
     w, mask = _admm(layer, w0, hessian)
     products = hessian.to(w0.dtype)
     residual = ((w0 - w) @ products) * mask
-    w = w + conjugate_gradients(products, residual, mask, steps=STEPS)
+    w = w + conjugate_gradients(IndependentRows(products, mask), residual, steps=STEPS)
     return w / scale, mask
 
 

@@ -63,6 +63,21 @@ class Method:
         """Whether the method has a ridge lambda: without samples there is nothing to regularise."""
         return self.curvature.reads_samples and self.ridge != 0
 
+    @property
+    def adds_inputs(self) -> bool:
+        """Whether the curvature adds the inputs of layers to gradients, in a share to choose."""
+        return self.curvature.uses_gradients and self.curvature.by_block
+
+    @property
+    def measures_weights(self) -> bool:
+        """Whether gradients measure all weights at once: metrics and dead columns need them."""
+        return self.curvature.uses_gradients and not self.curvature.by_block
+
+    @property
+    def shares_columns(self) -> bool:
+        """Whether ranks can share the columns of A, and blocks of them can be coupled."""
+        return self.streams and self.measures_weights
+
 
 METHODS: dict[str, Method] = {}
 

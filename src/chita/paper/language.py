@@ -39,6 +39,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "L-OBS": {"method": "l-obs", "stages": 1},
     "CHITA, layer-wise": {"method": "chita-layer"},
     "CHITA, layer-wise, recovery": {"method": "chita-layer", "recover": True},
+    "CHITA, both": {"method": "chita-both"},
     "auto": {"method": "auto"},
 }
 SPARSITIES: tuple[float | str, ...] = (0.5, 0.6, 0.7, "2:4", "4:8")

@@ -39,6 +39,7 @@ class PruneConfig(RunOptions):
     def __post_init__(self) -> None:
         check_values(self)
         self._check_gradients()
+        self._check_share()
         self._check_floor()
         self._check_allocation()
         if self.pattern is not None:
@@ -54,15 +55,23 @@ class PruneConfig(RunOptions):
         self.plan()
 
     def _check_gradients(self) -> None:
-        if self.resolve_method().curvature.uses_gradients:
+        if self.resolve_method().measures_weights:
             return
         for name, without in (("metric", "plain"), ("drop_dead", False)):
             value = getattr(self, name)
             if value not in (None, without):
                 raise ChitaError(
                     f"{name}={value!r} needs gradients, which method {self.method!r} does not use; "
-                    f"{methods_where(lambda method: method.curvature.uses_gradients)} do"
+                    f"{methods_where(lambda method: method.measures_weights)} do"
                 )
+
+    def _check_share(self) -> None:
+        if self.layer_share != AUTO and not self.resolve_method().adds_inputs:
+            raise ChitaError(
+                f"layer_share={self.layer_share!r} applies to "
+                f"{methods_where(lambda method: method.adds_inputs)} only, got "
+                f"method={self.method!r}"
+            )
 
     def _check_floor(self) -> None:
         for name in ("max_loss_increase", "min_accuracy"):
@@ -121,11 +130,11 @@ class PruneConfig(RunOptions):
             )
 
     def _check_sweeps(self) -> None:
-        streams = self.resolve_method().streams
-        if self.block_sweeps and (self.block_size is None or not streams):
+        couples = self.resolve_method().shares_columns
+        if self.block_sweeps and (self.block_size is None or not couples):
             raise ChitaError(
                 f"block_sweeps={self.block_sweeps!r} needs a block_size and one of the methods "
-                f"{methods_where(lambda method: method.streams)}, got "
+                f"{methods_where(lambda method: method.shares_columns)}, got "
                 f"block_size={self.block_size!r} and method={self.method!r}"
             )
 
@@ -143,6 +152,11 @@ class PruneConfig(RunOptions):
     def given_ridge(self) -> float | None:
         """Lambda: the given one or the method's; None if held-out samples decide."""
         return self.resolve_method().ridge if self.ridge == AUTO else float(self.ridge)
+
+    @property
+    def searches_share(self) -> bool:
+        """Whether held-out samples choose the share of the layers' inputs."""
+        return self.layer_share == AUTO and self.resolve_method().adds_inputs
 
     @property
     def drops_dead(self) -> bool:

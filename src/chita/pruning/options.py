@@ -98,8 +98,9 @@ class PruneOptions:
         "samples, and trains after it; with recover=False it is CHITA++ that chooses the form of "
         "each stage problem. 'magnitude-uniform' applies magnitude pruning to each layer "
         "separately, and 'lamp' keeps the weights with the largest LAMP scores. 'chita-layer', "
-        "'l-obs', 'wanda', 'ria', 'sparsegpt' and 'alps' use the inputs of each layer. Of the "
-        "methods that are not CHITA's, only 'woodtaylor' uses the first-order term.",
+        "'l-obs', 'wanda', 'ria', 'sparsegpt' and 'alps' use the inputs of each layer, and "
+        "'chita-both' uses them together with gradients. Of the methods that are not CHITA's, only "
+        "'woodtaylor' uses the first-order term.",
     )
     solver: str | None = option(
         None,
@@ -152,13 +153,25 @@ class PruneOptions:
         ),
         panel="Method",
         details="For chita-layer, sparsegpt and alps it is relative to the mean square of the "
-        "inputs of each layer. wanda and ria have none.",
+        "inputs of each layer, and for chita-both to the mean curvature. wanda and ria have none.",
+        read=read_ridge,
+    )
+    layer_share: float | Literal["auto"] = option(
+        "auto",
+        "For chita-both, the share t of the layers' inputs in the curvature: 1 for the inputs "
+        "alone, 0 for gradients alone, 'auto' for the one with the smallest held-out loss.",
+        must_be(
+            either((AUTO,), lambda value: is_not_negative(value) and value <= 1),
+            "'auto' or a number from 0 to 1",
+        ),
+        panel="Method",
         read=read_ridge,
     )
     first_order: bool | None = option(
         None,
         "Use the first-order term, scaled by 1/m, in the model of the loss. By default the "
-        "method auto tries both, and the other methods use it if they have one.",
+        "method auto tries both, chita-both leaves it out, and the other methods use it if they "
+        "have one.",
         flag,
         panel="Method",
     )

@@ -45,12 +45,12 @@ def agreed_ranks(ranks: Ranks, config: PruneConfig, supports: Supports, *, n: in
         ChitaError: the ranks cannot share A.
     """
     method, size = config.resolve_method(), ranks.size
-    if size == 1 or not method.curvature.uses_gradients:
+    if size == 1 or not method.measures_weights:
         return ALONE
-    if not method.streams:
+    if not method.shares_columns:
         raise ChitaError(
             f"method {method.name!r} runs in one process, but there are {size} ranks; "
-            f"{methods_where(lambda method: method.streams)} share the work"
+            f"{methods_where(lambda method: method.shares_columns)} share the work"
         )
     if not supports.any:
         raise ChitaError(NOT_SHARED.format(size))

@@ -64,7 +64,9 @@ class Setup:
         self.weights = weights = choose_weights(model, config)
         shares = self.method.curvature.uses_gradients
         data = calibrate(model, batches, loss, config, held_out, weights.size)
-        self.calibration = data = agree_on_calibration(ranks, data, config, shared=shares)
+        self.calibration = data = agree_on_calibration(
+            ranks, data, config, shared=self.method.measures_weights
+        )
         if shares:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
             named = config.include is not None
@@ -118,7 +120,7 @@ class Setup:
             ranks=self.division.ranks,
             count_rows=self.forecast.count_rows,
             store=choose_store(
-                self.policy, self.supports, self.division, self.space, weights, data.rows
+                self.policy, self.supports, self.division, self.space, weights, self._rows
             ),
         )
 
@@ -145,6 +147,11 @@ class Setup:
             ranks=self.ranks,
         )
 
+    @property
+    def _rows(self) -> int:
+        """The rows of A."""
+        return self.method.curvature.matrix_rows(self.calibration.rows, self.weights.size)
+
     def describe(self, stages: int) -> tuple[str, str]:
         """Describe the size of a run with this many stages, and how to make it shorter."""
         data, p = self.calibration, self.weights.size
@@ -155,7 +162,7 @@ class Setup:
             shorter = "fewer stages or samples make"
         parts = [f"{p:,} weights", f"{samples:,} samples", f"{stages} stages"]
         if self.method.curvature.uses_gradients:
-            size = data.rows * p * ENTRY
+            size = self._rows * p * ENTRY
             parts.append(f"{format_bytes(min(size, self.config.memory_bytes or size))} for A")
         return ", ".join(parts), f"{shorter} it shorter"
 

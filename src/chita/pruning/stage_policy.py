@@ -14,6 +14,7 @@ from typing import ClassVar
 from chita.pruning.auto.candidates import CandidateSpace
 from chita.pruning.auto.ridge import Choice
 from chita.pruning.auto.search import STEPS, CandidateSearch
+from chita.pruning.auto.share_search import ShareSearch
 from chita.pruning.auto.sparing import SparingSearch
 from chita.pruning.auto.stage_choice import StageSearch
 from chita.pruning.auto.tournament import Tournament
@@ -128,6 +129,8 @@ class FixedPolicy(StagePolicy):
     @property
     def held_out_for(self) -> str | None:
         config = self.config
+        if config.searches_share:
+            return "layer_share='auto'"
         if config.metric == AUTO:
             return "metric='auto'"
         if config.recovers:
@@ -150,7 +153,9 @@ class FixedPolicy(StagePolicy):
         return self._path(self.config.plan())
 
     def search(self, space: CandidateSpace) -> CandidateSearch:
-        return CandidateSearch(space, self.formulation, ridge=self._given_ridge, steps=())
+        by_sweeps = self.config.resolve_method().adds_inputs
+        search = ShareSearch if by_sweeps else CandidateSearch
+        return search(space, self.formulation, ridge=self._given_ridge, steps=())
 
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         return held_out.losses

@@ -119,12 +119,14 @@ class Formulation:
         metric: a name in METRICS.
         block_size: the size of blocks; None for one problem over all columns.
         first_order: whether the local model has its first-order term.
+        layer_share: t, the share of the layers' inputs where gradients are added to them.
     """
 
     options: Options
     metric: str = "plain"
     block_size: int | None = None
     first_order: bool = True
+    layer_share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from tests.support.messages import naming, says
 from tests.support.part_losses import losses
 
 METRICS, TERMS, BLOCKS = ("plain", "fisher", "lamp"), (True, False), (None, 2000)
-SPACE = CandidateSpace(AXES, (METRICS, TERMS, tuple(Blocks(size, 0) for size in BLOCKS)))
+SPACE = CandidateSpace(AXES, (METRICS, TERMS, tuple(Blocks(size, 0) for size in BLOCKS), (1.0,)))
 ALL = SPACE.all()
-ONE = CandidateSpace(AXES, (("plain",), (True,), (Blocks(None, 0),)))
+ONE = CandidateSpace(AXES, (("plain",), (True,), (Blocks(None, 0),), (1.0,)))
 FIRST = ALL[0]
 BASE = Formulation(Options())
 FORMULATIONS = [candidate.apply(BASE) for candidate in ALL]
@@ -83,7 +83,7 @@ class World:
 
 
 def candidate(metric: str, block_size: int | None, first_order: bool) -> Candidate:
-    return Candidate(AXES, (metric, first_order, Blocks(block_size, 0)))
+    return Candidate(AXES, (metric, first_order, Blocks(block_size, 0), 1.0))
 
 
 def valley(form: Formulation, ridge: float, step: float) -> float:

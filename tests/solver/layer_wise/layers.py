@@ -7,6 +7,7 @@ from torch import Tensor
 
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.pattern import parse_pattern
+from chita.solver.layer_wise.gradient_part import GradientPart
 from chita.solver.layer_wise.layer import Layer
 
 
@@ -40,6 +41,35 @@ def random_layer(
         lam=lam,
         k=k,
         constraint=constraint,
+    )
+
+
+def coupled_layer(
+    seed: int,
+    rows: int,
+    inputs: int,
+    *,
+    k: int,
+    groups: int = 1,
+    lam: float = 0.01,
+    samples: int = 5,
+    constraint: Constraint = ANY_SUPPORT,
+    dtype: torch.dtype = torch.float64,
+    moment: bool = True,
+) -> Layer:
+    """A layer with gradients whose sizes vary, and, unless `moment` is False, with moments."""
+    size = normal(seed + 4, groups, rows, inputs, 1).exp()
+    found = correlated_moment(seed, inputs, groups)
+    return Layer.build(
+        normal(seed + 2, groups * rows * inputs).to(dtype),
+        found if moment else torch.zeros_like(found),
+        lam=lam,
+        k=k,
+        constraint=constraint,
+        gradients=GradientPart(
+            (normal(seed + 3, groups, rows, inputs, samples) * size).to(dtype),
+            normal(seed + 5, samples).to(dtype),
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from chita.pruning.config import PruneConfig
 from chita.pruning.option_text import AUTO
 from chita.pruning.stage_problem import Formulation
 
+SHARES = (0.5, 1.0, 0.75, 0.25, 0.0)  # t, for layer_share="auto"
 TRIED_METRICS = ("plain", "fisher", "lamp")  # for metric="auto"; the paper's comes first
 BLOCK = 2000  # the paper's block size
 # A search tries blocks only for networks of at least this many weights.
@@ -93,6 +94,8 @@ class FirstOrderAxis(Axis):
     def values(self, config: PruneConfig, n: int, p: int) -> Sequence[bool]:
         if config.method == AUTO and config.first_order is None:
             return (True, False)
+        if config.resolve_method().adds_inputs:
+            return (config.first_order is True,)
         return (config.first_order is not False,)
 
     def apply(self, formulation: Formulation, value: bool) -> Formulation:
@@ -142,8 +145,25 @@ class BlocksAxis(Axis):
         return Blocks(stored.get("block_size"), stored.get("block_sweeps", 0))
 
 
+class LayerShareAxis(Axis):
+    """The share t of the layers' inputs, for methods that add gradients to them."""
+
+    name, default = "layer_share", 1.0
+
+    def values(self, config: PruneConfig, n: int, p: int) -> Sequence[float]:
+        if config.searches_share:
+            return SHARES if config.ridge != 0 else SHARES[:-1]  # gradients alone need a ridge
+        return (self.default if config.layer_share == AUTO else float(config.layer_share),)
+
+    def apply(self, formulation: Formulation, value: float) -> Formulation:
+        return replace(formulation, layer_share=value)
+
+    def show(self, value: float) -> str:
+        return "" if value == self.default else f"t = {value:g}"
+
+
 # The order in which a search goes through the axes.
-AXES: tuple[Axis, ...] = (MetricAxis(), FirstOrderAxis(), BlocksAxis())
+AXES: tuple[Axis, ...] = (MetricAxis(), FirstOrderAxis(), BlocksAxis(), LayerShareAxis())
 
 
 @dataclass(frozen=True)
@@ -159,7 +179,7 @@ class Candidate:
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return ", ".join(axis.show(value) for axis, value in self._pairs())
+        return ", ".join(filter(None, (axis.show(value) for axis, value in self._pairs())))
 
     def apply(self, formulation: Formulation) -> Formulation:
         """Return the formulation with the values of this candidate."""

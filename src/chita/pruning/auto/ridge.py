@@ -101,11 +101,11 @@ class RidgeSearch:
                 tried[step] = _try(10 ** (step / 2), solve, losses_of)
             return tried[step].rank
 
-        here = _downhill(rank, MIDDLE, 2) if self.last is None else self.last
+        here = downhill(rank, MIDDLE, 2) if self.last is None else self.last
         if math.isinf(rank(here)):
             here = min(HALF_DECADES[::2], key=rank)
         if fine:
-            here = _downhill(rank, here, 1, sides)
+            here = downhill(rank, here, 1, sides)
         if math.isfinite(rank(here)):
             self.last = here
         return tried[here]
@@ -116,7 +116,7 @@ def _try(ridge: float, solve: Solve, losses_of: LossesOf) -> Choice:
     return Choice(solution, ridge, losses_of(solution.w))
 
 
-def _downhill(
+def downhill(
     rank: Callable[[int], float], here: int, stride: int, sides: Sequence[int] = (DOWN, UP)
 ) -> int:
     """Return a point of the grid that has no better neighbour on the given sides."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from chita.curvature.both import with_inputs
 from chita.curvature.source import LocalModel, no_rows
 from chita.errors import ChitaError
 from chita.methods import Method
@@ -16,6 +18,7 @@ from chita.pruning.stage_problem import Formulation, Shape, StageProblem
 from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
+from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.ranks import ALONE
 from chita.solver.solve import Solution
 
@@ -34,10 +37,18 @@ class LayerSolver:
         method: the method.
         supports: the supports that the run may have.
         axes: the axes of each prunable weight, by name.
+        gradients: the gradients of all layers, for methods that add them to the inputs.
     """
 
-    def __init__(self, method: Method, supports: Supports, axes: Mapping[str, Axes]) -> None:
+    def __init__(
+        self,
+        method: Method,
+        supports: Supports,
+        axes: Mapping[str, Axes],
+        gradients: LocalModel | None = None,
+    ) -> None:
         self._method, self._supports, self._axes = method, supports, axes
+        self._gradients = gradients
 
     @torch.no_grad()
     def prune(
@@ -60,8 +71,9 @@ class LayerSolver:
             ChitaError: the solution does not keep k weights.
         """
         axes, parameter = self._axes[weight.name], weight.parameter
-        w0 = _outputs_first(parameter.detach(), axes)
-        solution = self._problem(w0, moment, k, axes).solve(formulation, ridge)
+        w0 = _outputs_first(parameter.detach().flatten(), axes)
+        local = self._local_model(weight, moment, w0, formulation.layer_share)
+        solution = self._problem(w0, local, k, axes).solve(formulation, ridge)
         if (kept := len(solution.support)) != k:
             raise ChitaError(
                 f"method {self._method.name!r} must keep {k} weights of {weight.name!r}, but keeps "
@@ -78,11 +90,21 @@ class LayerSolver:
         parameter.copy_((_as_stored(w, axes) + 0.0).view_as(parameter))
         return solution, _as_stored(inside, axes)
 
-    def _problem(self, w0: Tensor, moment: Tensor, k: int, axes: Axes) -> StageProblem:
+    def _local_model(self, weight: Weight, moment: Tensor, w0: Tensor, share: float) -> LocalModel:
+        """Return the local model of a layer, with a share of its inputs if there are gradients."""
+        if self._gradients is None:
+            return LocalModel(no_rows(w0), moments=(moment,))
+        columns = self._gradients.matrix.read(weight.start, weight.stop)
+        own = replace(
+            self._gradients, matrix=HeldMatrix(_outputs_first(columns, self._axes[weight.name]))
+        )
+        return with_inputs(own, moment, w0, share)
+
+    def _problem(self, w0: Tensor, local: LocalModel, k: int, axes: Axes) -> StageProblem:
         groups, inputs_before, outputs, inputs_after, kernel = axes
         axes = Axes(groups, 1, outputs, inputs_before * inputs_after, kernel)
         return StageProblem(
-            LocalModel(no_rows(w0), moments=(moment,)),
+            local,
             w0,
             k,
             constraint=self._supports.in_layer(axes),
@@ -92,9 +114,13 @@ class LayerSolver:
         )
 
 
-def _outputs_first(parameter: Tensor, axes: Axes) -> Tensor:
-    """Return the entries of a weight with the outputs first, (size of the layer,)."""
-    return parameter.reshape(axes).transpose(1, 2).reshape(-1)
+def _outputs_first(stored: Tensor, axes: Axes) -> Tensor:
+    """Return the entries of a weight, or the columns of A, with the outputs first.
+
+    The shape is (size of the layer,), or (size of the layer, n).
+    """
+    further = stored.shape[1:]
+    return stored.reshape(*axes, *further).transpose(1, 2).reshape(-1, *further)
 
 
 def _as_stored(vector: Tensor, axes: Axes) -> Tensor:

@@ -18,22 +18,29 @@ from chita.model.layers import Axes
 from chita.model.sections import Group, Sections
 from chita.pruning.block_by_block.stage_samples import StageSamples
 from chita.pruning.block_by_block.stored_pieces import InMemory, OnDisk
-from chita.solver.matrix.memory import FACTOR_ENTRY, format_bytes, free_bytes, resident_bytes
+from chita.solver.matrix.memory import ENTRY, FACTOR_ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import LIBRARIES, probe_disk
 
 logger = logging.getLogger(__name__)
 
 SQUARES = 4  # matrices of the size of a moment: the sum, a product, and two of a solve
 VECTORS = 10  # float64 vectors over the weights of a layer in a solve
+COPIES = 4  # of the columns of A of a layer in its solve
 FILLED = 0.6  # the largest fraction of the free memory for the samples, without a given budget
 
 
-def group_bytes(group: Group, axes: Mapping[str, Axes]) -> int:
-    """Return the bytes that the moments of a group and the solves of its layers need."""
+def group_bytes(group: Group, axes: Mapping[str, Axes], rows: int = 0) -> int:
+    """Return the bytes that the moments of a group and the solves of its layers need.
+
+    Args:
+        group: the layers.
+        axes: the axes of each prunable weight, by name.
+        rows: n, the rows of A; 0 without gradients.
+    """
     sizes = [_moment_entries(axes[shared.weights[0].name]) for shared in group]
     layers = [weight.stop - weight.start for shared in group for weight in shared.weights]
     entries = sum(sizes) + (SQUARES - 1) * max(sizes) + VECTORS * max(layers)
-    return FACTOR_ENTRY * entries
+    return FACTOR_ENTRY * entries + COPIES * ENTRY * rows * max(layers)
 
 
 def _moment_entries(axes: Axes) -> int:
@@ -50,6 +57,7 @@ def store_samples(
     sample: Batch,
     budget: int | None,
     device: torch.device,
+    rows: int = 0,
 ) -> StageSamples:
     """Read the samples of a stage, and store them where there is space.
 
@@ -61,11 +69,12 @@ def store_samples(
         sample: one of them.
         budget: the bytes that the process may use in total; None for most of the free memory.
         device: the device of the model.
+        rows: n, the rows of A; 0 without gradients.
 
     Raises:
         ChitaError: the budget is too small.
     """
-    work = LIBRARIES + max(group_bytes(g, axes) for groups in sections.groups for g in groups)
+    work = LIBRARIES + max(group_bytes(g, axes, rows) for groups in sections.groups for g in groups)
     each = bytes_of(sample.content) // sample.size
     data, states = samples * each, samples * sections.output_bytes
     free = _free(budget, device)

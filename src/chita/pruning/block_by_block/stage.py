@@ -12,6 +12,7 @@ from functools import cached_property
 from torch import Tensor
 
 from chita.curvature.layer_inputs import measurable_layers
+from chita.curvature.source import LocalModel
 from chita.model.sections import Sections, find_sections
 from chita.model.weights import weight_axes
 from chita.pruning.block_by_block.layer_solver import LayerSolver
@@ -41,17 +42,24 @@ class BlockStage(Stage):
     def solve(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """Prune the model block by block; see `Stage.solve`."""
         setup, k = self._setup, self._setup.supports.kept(sparsity)
-        sweep = self._sweep(number, k)
+        start, gradients = time.perf_counter(), None
+        if setup.method.adds_inputs:
+            setup.forecast.begin("gradients")
+            gradients = setup.curvature.at(w0)
+        gradient_seconds = time.perf_counter() - start
+        sweep = self._sweep(number, k, gradients)
         outcome: Solution | Swept
+        candidate = setup.space.first
         if self._searches:
             plain = setup.problem(setup.without_curvature(w0), w0, k)
             chosen = self._choose(SweptProblem(plain, sweep, setup.weights), k, number)
             kept, choice_loss = self._apply(number, chosen)
             outcome, ridge = chosen.choice.solution, chosen.choice.ridge
+            candidate = chosen.candidate
             why, trials = chosen.why, [trial.to_dict() for trial in chosen.trials]
         else:  # without copies of all weights
             ridge = setup.config.given_ridge or 0.0
-            outcome = sweep.run(setup.space.first.apply(setup.policy.formulation), ridge)
+            outcome = sweep.run(candidate.apply(setup.policy.formulation), ridge)
             kept, choice_loss, why, trials = outcome.kept, None, "", []
             self._take_from_first(kept)
         row = StageRow(
@@ -60,15 +68,16 @@ class BlockStage(Stage):
             kept=k,
             ridge=ridge if setup.method.takes_ridge else None,
             objective=None,
-            loss=None,
+            loss=None if gradients is None else gradients.loss,
             held_out_loss=None,
             iterations=outcome.iterations,
             converged=outcome.converged,
             jitter=outcome.jitter,
-            gradient_seconds=sweep.measure_seconds,
+            gradient_seconds=gradient_seconds + sweep.measure_seconds,
             solve_seconds=0.0,
-            candidate=setup.space.first,
+            candidate=candidate,
             choice_loss=choice_loss,
+            sample_gradients=0 if gradients is None else gradients.sample_gradients,
             why=why,
             candidates=trials,
         )
@@ -82,8 +91,14 @@ class BlockStage(Stage):
         assert setup.sample is not None  # the run reads samples
         return find_sections(setup.model, layers, setup.sample.to(setup.weights.device))
 
-    def _sweep(self, number: int, k: int) -> Sweep:
-        """Read the samples of stage `number`, which keeps k weights, and return its sweep."""
+    def _sweep(self, number: int, k: int, gradients: LocalModel | None) -> Sweep:
+        """Read the samples of stage `number`, which keeps k weights, and return its sweep.
+
+        Args:
+            number: the number of the stage.
+            k: the weights to keep.
+            gradients: the gradients of all layers, for methods that use them.
+        """
         setup, sampled, began = self._setup, self._setup.curvature.sampled, time.perf_counter()
         setup.forecast.begin("reading samples")
         assert setup.sample is not None
@@ -95,8 +110,10 @@ class BlockStage(Stage):
             sample=setup.sample,
             budget=setup.config.memory_bytes,
             device=setup.weights.device,
+            rows=0 if gradients is None else gradients.matrix.n,
         )
-        sweeps = RIDGES if setup.config.given_ridge is None else 1
+        sweeps = len(setup.space.all()) - 1
+        sweeps += RIDGES if setup.config.given_ridge is None else 1
 
         def report(activity: str, done: float) -> None:
             setup.forecast.begin(activity)
@@ -104,7 +121,7 @@ class BlockStage(Stage):
                 setup.forecast.count_share(min(done / sweeps, 1.0), began)
                 setup.forecast.announce(*setup.describe(len(setup.config.plan())))
 
-        solver = LayerSolver(setup.method, setup.supports, self._axes)
+        solver = LayerSolver(setup.method, setup.supports, self._axes, gradients)
         names = [weight.name for weight in setup.weights]
         counts = dict(zip(names, setup.supports.layer_counts(k), strict=True))
         return Sweep(self._sections, setup.weights, samples, solver, counts, report, number)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.nearby_support import NearbySupport
+from chita.solver.layer_wise.scaled_curvature import scaled_curvature
 
 FIRST = 0.05  # the first rho
 GROWTH = 1.06  # of rho in each iteration
@@ -32,9 +33,8 @@ CHECK = 5  # iterations between two checks
 
 def admm_support(layer: Layer) -> Tensor:
     """Return a good support, (groups, rows, i) bool."""
-    scale = layer.diagonal.sqrt()
-    w0 = layer.w0 * scale
-    hessian = layer.products / (scale.mT * scale)
+    curvature = scaled_curvature(layer)
+    w0 = layer.w0 * curvature.scale
     nearby = NearbySupport(layer)
     kept = before = nearby.pick(w0)
     x, z, v = w0, w0 * kept, torch.zeros_like(w0)
@@ -42,8 +42,8 @@ def admm_support(layer: Layer) -> Tensor:
     for iteration in range(1, MOST + 1):
         if rho > served * SPAN**0.5:
             served = rho * SPAN**0.5
-            inverse = _inverse(hessian, served)
-        x = x + ((w0 - x) @ hessian - v + rho * (z - x)) @ inverse
+            inverse = curvature.inverse(served)
+        x = x + inverse(curvature.descent(x) - v + rho * (z - x))
         moved = x + v / rho
         kept = nearby.pick(moved)
         z = moved * kept
@@ -54,10 +54,3 @@ def admm_support(layer: Layer) -> Tensor:
                 break
             before = kept
     return kept
-
-
-def _inverse(hessian: Tensor, rho: float) -> Tensor:
-    """Return (H + rho I)^-1, (groups, i, i)."""
-    damped = hessian.clone()
-    damped.diagonal(dim1=1, dim2=2).add_(rho)
-    return torch.cholesky_inverse(torch.linalg.cholesky(damped))

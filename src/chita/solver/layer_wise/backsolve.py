@@ -2,7 +2,8 @@
 
 Row r with support S has the normal equations H_SS w_S = (W0 H)_rS. Conjugate gradients solve them
 for all rows at once, with one product with H in each step. Rows that do not converge, because H is
-ill-conditioned on their support, are factorised.
+ill-conditioned on their support, are factorised. Gradients couple the rows to one system, which
+conjugate gradients solve to the end.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from torch import Tensor
 
 from chita.solver.backsolve import damped_solve
 from chita.solver.layer_wise.layer import Layer
+from chita.solver.layer_wise.row_systems import System, system_of
 
 ROUNDS = 5  # of iterative refinement, after which the rows that are left are factorised
 STEPS = 60  # of conjugate gradients in a round
+LAST_STEPS = 1000  # in float64, for rows that gradients couple, instead of the factorisation
 CHECK = 10  # steps between two checks of the residuals
 # The energy norm of the error, relative to that of W0, at which a row counts as solved: the error
 # of the objective is its square.
@@ -34,17 +37,22 @@ def backsolve(layer: Layer, mask: Tensor, start: Tensor | None = None) -> Tensor
         start: a point near the solution; W0 by default.
     """
     w0, dtype = layer.w0.double(), layer.w0.dtype
-    inverse = 1 / layer.hessian.diagonal(dim1=1, dim2=2)[:, None]
-    allowed = EXACT[dtype] ** 2 * (w0.square() / inverse).sum(-1)
+    system = system_of(layer, mask)
+    weight = layer.hessian.diagonal(dim1=1, dim2=2)[:, None]
+    allowed = EXACT[dtype] ** 2 * system.total(w0.square() * weight)
     w = (w0 if start is None else start.double()) * mask
     for refined in range(ROUNDS + 1):
-        residual = ((w0 - w) @ layer.hessian) * mask
-        left = (residual.square() * inverse).sum(-1) > allowed
+        residual = -layer.gradient(w) * mask
+        left = system.total(residual * system.conditioned(residual)) > allowed
         if refined == ROUNDS or not bool(left.any()):
             break
-        right = residual.to(dtype)
-        w += conjugate_gradients(layer.products, right, mask, steps=STEPS, allowed=allowed)
-    for group, (hessian, rows) in enumerate(zip(layer.hessian, left, strict=True)):
+        w += conjugate_gradients(system, residual.to(dtype), steps=STEPS, allowed=allowed)
+    if not bool(left.any()):
+        return w
+    if layer.gradients is not None:
+        exact = system_of(layer, mask, torch.float64)
+        return w + conjugate_gradients(exact, residual, steps=LAST_STEPS, allowed=allowed)
+    for group, (hessian, rows) in enumerate(zip(layer.hessian, left[..., 0], strict=True)):
         unsolved = rows.nonzero()[:, 0]
         if len(unsolved):
             right = w0[group, unsolved] @ hessian
@@ -56,38 +64,34 @@ def minimise(layer: Layer, mask: Tensor, start: Tensor, steps: int) -> Tensor:
     """Return a point near the minimiser over the mask, after some steps in the type of `start`."""
     w = start * mask
     residual = -layer.gradient(w) * mask
-    return w + conjugate_gradients(layer.products, residual, mask, steps=steps)
+    return w + conjugate_gradients(system_of(layer, mask), residual, steps=steps)
 
 
 def conjugate_gradients(
-    hessian: Tensor, right: Tensor, mask: Tensor, *, steps: int, allowed: Tensor | None = None
+    system: System, right: Tensor, *, steps: int, allowed: Tensor | None = None
 ) -> Tensor:
-    """Return an approximate solution of H_SS y_S = right_S for all rows at once.
-
-    The rows are independent, and preconditioned by the diagonal of H.
+    """Return an approximate solution of a system on a support; independent rows are solved at once.
 
     Args:
-        hessian: H, (groups, i, i).
-        right: the right-hand sides, (groups, rows, i), zero outside the mask.
-        mask: the support S of each row, of the same shape.
+        system: the system.
+        right: the right-hand sides, (groups, rows, i), zero outside the support.
         steps: the most steps.
-        allowed: for each row the squared residual, in the norm of the preconditioner, at which it
-            is solved, (groups, rows); None to take all steps.
+        allowed: for each independent system the squared residual, in the norm of the
+            preconditioner, at which it is solved; None to take all steps.
     """
-    tiny = torch.finfo(hessian.dtype).tiny
-    inverse = 1 / hessian.diagonal(dim1=1, dim2=2)[:, None]
+    tiny = torch.finfo(right.dtype).tiny
     y, residual = torch.zeros_like(right), right
-    direction = residual * inverse
-    energy = (residual * direction).sum(-1, keepdim=True)
+    direction = system.conditioned(residual)
+    energy = system.total(residual * direction)
     for step in range(steps):
-        if allowed is not None and step % CHECK == 0 and bool((energy[..., 0] <= allowed).all()):
+        if allowed is not None and step % CHECK == 0 and bool((energy <= allowed).all()):
             break
-        image = (direction @ hessian) * mask
-        length = energy / (direction * image).sum(-1, keepdim=True).clamp_min(tiny)
+        image = system.product(direction)
+        length = energy / system.total(direction * image).clamp_min(tiny)
         y = torch.addcmul(y, length, direction)
         residual = torch.addcmul(residual, length, image, value=-1)
-        conditioned = residual * inverse
-        after = (residual * conditioned).sum(-1, keepdim=True)
+        conditioned = system.conditioned(residual)
+        after = system.total(residual * conditioned)
         direction = torch.addcmul(conditioned, after / energy.clamp_min(tiny), direction)
         energy = after
     return y

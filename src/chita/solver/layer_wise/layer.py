@@ -7,6 +7,12 @@ With M the mean of x x^T over the inputs x, the layer W0 (rows, i) becomes the W
 over the allowed supports, where m is the mean of the diagonal of M: lambda is relative to the size
 of the inputs. This is the problem of the paper for n >> p, with a separate A of the same Gram
 matrix for each row: a product with all rows at once replaces one with A.
+
+A problem may have gradients as well, the rows of A over all weights of the layer:
+
+    Q(W) = 1/2 tr(D H D^T) + 1/2 |A vec(D) + c|^2
+
+M and A^T A are then both divided by the mean m of the diagonal of their sum.
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from chita.solver.algorithm import Layout
 from chita.solver.constraints.constraint import AnySupport, Constraint
 from chita.solver.constraints.layer_counts import top_k_by_layer, top_k_mask
 from chita.solver.constraints.n_of_m import Groups
+from chita.solver.layer_wise.gradient_part import GradientPart
 from chita.solver.problem import Problem
 
 
@@ -36,6 +43,7 @@ class Layer:
         squares: the diagonal of M / m, (groups, 1, i) in float64, without the ridge.
         k: the number of weights to keep.
         constraint: the allowed supports over the flattened weights.
+        gradients: A and c, divided by the root of m; None without gradients.
     """
 
     w0: Tensor
@@ -43,10 +51,18 @@ class Layer:
     squares: Tensor
     k: int
     constraint: Constraint
+    gradients: GradientPart | None = None
 
     @classmethod
     def build(
-        cls, w0: Tensor, moment: Tensor, *, lam: float, k: int, constraint: Constraint
+        cls,
+        w0: Tensor,
+        moment: Tensor,
+        *,
+        lam: float,
+        k: int,
+        constraint: Constraint,
+        gradients: GradientPart | None = None,
     ) -> Layer:
         """Build the problem from the moments of the inputs.
 
@@ -56,15 +72,20 @@ class Layer:
             lam: the ridge relative to the mean of the diagonal of `moment`.
             k: the number of weights to keep.
             constraint: the allowed supports of these weights.
+            gradients: A and c; None without gradients.
         """
         diagonal = moment.diagonal(dim1=1, dim2=2).double()
-        unit = diagonal.mean()
-        hessian = moment.double() / torch.where(unit > 0, unit, 1.0)
+        unit, dead = diagonal.mean(), diagonal == 0
+        if gradients is not None:
+            own = gradients.squares().double()
+            unit, dead = unit + own.mean(), dead & (own == 0).all(1)
+        unit = torch.where(unit > 0, unit, 1.0)
+        hessian = moment.double() / unit
         squares = hessian.diagonal(dim1=1, dim2=2)[:, None].clone()
-        dead = diagonal == 0
         hessian.diagonal(dim1=1, dim2=2).add_(lam + dead.double())
         w = w0.view(len(moment), -1, moment.shape[-1])
-        return cls(w.masked_fill(dead[:, None], 0.0), hessian, squares, k, constraint)
+        part = None if gradients is None else gradients.scaled(float(1 / unit.sqrt()))
+        return cls(w.masked_fill(dead[:, None], 0.0), hessian, squares, k, constraint, part)
 
     @cached_property
     def diagonal(self) -> Tensor:
@@ -91,6 +112,10 @@ class Layer:
                 "dependent"
             )
         return factor
+
+    def check_definite(self) -> None:
+        """Raise a ChitaError if H is singular."""
+        assert len(self.factor)
 
     @cached_property
     def inverse(self) -> Tensor:
@@ -128,17 +153,26 @@ class Layer:
         return isinstance(constraint, AnySupport) or one_group
 
     def gradient(self, w: Tensor) -> Tensor:
-        """Return grad Q at w, (groups, rows, i): one product with H."""
-        return (w - self.w0) @ self.products
+        """Return grad Q at w, (groups, rows, i), in the type of w: one product with H."""
+        d = w - self.w0
+        gradient = d @ (self.products if w.dtype == self.w0.dtype else self.hessian.to(w.dtype))
+        if self.gradients is None:
+            return gradient
+        return gradient + self.gradients.adjoint(self.gradients.residual(d))
 
     def objective(self, w: Tensor) -> float:
         """Return Q(w), with products in the type of w and sums in float64."""
         d = w - self.w0.to(w.dtype)
-        return float((d @ self.hessian.to(w.dtype)).mul_(d).sum(dtype=torch.float64)) / 2
+        own = float((d @ self.hessian.to(w.dtype)).mul_(d).sum(dtype=torch.float64)) / 2
+        if self.gradients is None:
+            return own
+        return own + float(self.gradients.residual(d).double().square().sum()) / 2
 
 
 def layers_of(problem: Problem, k: int, layout: Layout) -> Iterator[Layer]:
     """Yield the layers of a problem with moments; each keeps the same share of its weights.
+
+    The rows of A, if there are any, are gradients that couple the rows of each layer.
 
     Args:
         problem: the problem, with the moments of each layer.
@@ -156,5 +190,17 @@ def layers_of(problem: Problem, k: int, layout: Layout) -> Iterator[Layer]:
             lam=problem.mu,
             k=count,
             constraint=problem.constraint.restrict(index),
+            gradients=_gradients(problem, start, len(moment), moment.shape[-1], size),
         )
         start += size
+
+
+def _gradients(
+    problem: Problem, start: int, groups: int, inputs: int, size: int
+) -> GradientPart | None:
+    """Return the gradients of the layer of this size at `start`; None without gradients."""
+    matrix = problem.matrix
+    if matrix.n == 0:
+        return None
+    columns = matrix.read(start, start + size).view(groups, -1, inputs, matrix.n)
+    return GradientPart(columns, problem.offset)
