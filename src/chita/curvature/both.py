@@ -10,9 +10,9 @@ with M the mean of x x^T, and m and f the means of the diagonals of M and A^T A 
 the layer: both parts have the same scale. A is computed once in each stage, at its first weights,
 and M block by block behind what is pruned already (`pruning/block_by_block/`).
 
-The first-order term is left out by default. A has few rows, so that their losses would fall at the
-expense of others. Nor do layers correct what A says about the layers before them: it helped in no
-experiment.
+The first-order term is left out by default: A has few rows, whose losses would fall at the expense
+of others. Layers do not correct what A says about the layers before them either, which changed the
+loss little in experiments, for better or worse.
 """
 
 from __future__ import annotations

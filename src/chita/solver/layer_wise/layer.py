@@ -115,7 +115,7 @@ class Layer:
 
     def check_definite(self) -> None:
         """Raise a ChitaError if H is singular."""
-        assert len(self.factor)
+        _ = self.factor
 
     @cached_property
     def inverse(self) -> Tensor:
