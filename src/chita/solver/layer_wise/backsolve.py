@@ -52,13 +52,6 @@ def backsolve(layer: Layer, mask: Tensor, start: Tensor | None = None) -> Tensor
     return w
 
 
-def minimise(layer: Layer, mask: Tensor, start: Tensor, steps: int) -> Tensor:
-    """Return a point near the minimiser over the mask, after some steps in the type of `start`."""
-    w = start * mask
-    residual = -layer.gradient(w) * mask
-    return w + conjugate_gradients(layer.products, residual, mask, steps=steps)
-
-
 def conjugate_gradients(
     hessian: Tensor, right: Tensor, mask: Tensor, *, steps: int, allowed: Tensor | None = None
 ) -> Tensor:

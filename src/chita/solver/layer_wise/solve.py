@@ -1,24 +1,21 @@
-"""Solvers for one layer: ADMM with exchanges, and the paper's algorithm 3."""
+"""Solvers for one layer: ADMM, and the paper's algorithm 3."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from chita.solver.iht_active_set import iht_cycles
-from chita.solver.layer_wise.admm import admm_support
-from chita.solver.layer_wise.backsolve import backsolve, minimise
+from chita.solver.layer_wise.admm import admm
+from chita.solver.layer_wise.backsolve import backsolve
 from chita.solver.layer_wise.coordinate_descent import sweep
-from chita.solver.layer_wise.exchange import exchange
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.matrix import LayerMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
-STEPS = 15  # of conjugate gradients before the exchanges, which need no exact minimiser
-
 
 def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
-    """Find a support by ADMM, improve it by exchanges, and solve on it exactly.
+    """Find a support by ADMM, and solve on it exactly.
 
     Args:
         layer: the layer.
@@ -27,10 +24,8 @@ def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
     Returns:
         The weights, (groups, rows, i) in float64, and the mask of the support.
     """
-    mask = admm_support(layer)
-    w = minimise(layer, mask, layer.w0, STEPS)
-    w, mask = exchange(layer, w, mask)
-    return backsolve(layer, mask, w), mask
+    start, mask = admm(layer)
+    return backsolve(layer, mask, start), mask
 
 
 def solve_by_iht(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
