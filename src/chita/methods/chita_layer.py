@@ -1,8 +1,8 @@
 """CHITA layer by layer: the outputs of every layer change as little as k weights allow.
 
-The curvature is that of the layers' inputs, as in L-OBS. The support comes from ADMM with exchanges
-of single weights, or, with `solver="iht"`, from the paper's IHT with coordinate descent. The
-weights on it are the exact minimiser in both cases.
+The curvature is that of the layers' inputs, as in L-OBS. The support comes from ADMM, or,
+with `solver="iht"`, from the paper's IHT with coordinate descent. The weights on it are the exact
+minimiser in both cases.
 """
 
 from dataclasses import replace

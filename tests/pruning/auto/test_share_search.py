@@ -14,8 +14,8 @@ from torch import Tensor
 
 from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import SHARES, CandidateSpace
-from chita.pruning.auto.stage_choice import StageChoice
 from chita.pruning.auto.share_search import ShareSearch
+from chita.pruning.auto.stage_choice import StageChoice
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import PartLosses
 from chita.pruning.stage_problem import Formulation

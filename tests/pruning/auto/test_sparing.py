@@ -111,7 +111,7 @@ class Blocked(Sharing):
 def test_coupled_blocks_are_tried_only_where_blocks_win(
     order: tuple[float, float, float], first: set[Blocks], later: set[Blocks]
 ) -> None:
-    space = CandidateSpace(AXES, (("plain",), (True,), (WHOLE, APART, COUPLED)))
+    space = CandidateSpace(AXES, (("plain",), (True,), (WHOLE, APART, COUPLED), (1.0,)))
     losses = dict(zip((WHOLE, APART, COUPLED), order, strict=True))
     search, world = SparingSearch(space, BASE), Blocked(losses)
     world.stage(search)

@@ -23,8 +23,8 @@ from tests.support.messages import naming
 from tests.support.part_losses import losses
 
 METRICS = ("plain", "fisher", "lamp")
-SPACE = CandidateSpace(AXES, (METRICS, (True, False), (Blocks(None, 0), Blocks(2000, 0))))
-BLOCKS = CandidateSpace(AXES, (METRICS, (True,), (Blocks(2000, 0), Blocks(2000, 1))))
+SPACE = CandidateSpace(AXES, (METRICS, (True, False), (Blocks(None, 0), Blocks(2000, 0)), (1.0,)))
+BLOCKS = CandidateSpace(AXES, (METRICS, (True,), (Blocks(2000, 0), Blocks(2000, 1)), (1.0,)))
 BASE = Formulation(Options())
 SOLVE = "solve"
 NAMES = (*METRICS, SOLVE)  # the entrants in their order
@@ -184,7 +184,7 @@ def test_a_solve_takes_the_lambda_with_the_least_loss() -> None:
 def test_gradients_are_needed_while_an_entrant_that_uses_them_takes_part() -> None:
     assert Tournament(SPACE, BASE).needs_gradients
     assert not beaten().needs_gradients
-    masks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),)))
+    masks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),), (1.0,)))
     assert not Tournament(masks, BASE).needs_gradients  # masks by the weights alone
 
 

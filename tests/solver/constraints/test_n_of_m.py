@@ -14,19 +14,26 @@ from tests.solver.limits import Limits, limits
 from tests.solver.problems import random_problem, sparse_point
 
 MAGNITUDES = st.integers(-4, 4)  # with ties
+# PADDING and COMPARED: groups are sorted one after the other, as rows, or compared in pairs.
+WAYS = st.sampled_from([(0, 0), (100, 0), (100, 100)])
 
 
-@given(limits(), st.data(), st.sampled_from([0, 100]))
-@settings(deadline=None, max_examples=200)
+def _largest(given_limits: Limits, values: list[int], way: tuple[int, int]) -> list[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(groups_module, "PADDING", way[0])
+        patch.setattr(groups_module, "COMPARED", way[1])
+        return given_limits.groups.largest(torch.tensor(values).double(), given_limits.k).tolist()
+
+
+@given(limits(), st.data(), WAYS)
+@settings(deadline=None, max_examples=300)
 def test_the_projection_is_the_best_of_all_allowed_subsets(
-    given_limits: Limits, data: st.DataObject, padding: int
+    given_limits: Limits, data: st.DataObject, way: tuple[int, int]
 ) -> None:
-    """Whether groups are sorted as rows or not."""
+    """In every way to rank the weights of a group."""
     p = len(given_limits.ids)
     values = data.draw(st.lists(MAGNITUDES, min_size=p, max_size=p))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(groups_module, "PADDING", padding)
-        kept = given_limits.groups.largest(torch.tensor(values).double(), given_limits.k).tolist()
+    kept = _largest(given_limits, values, way)
 
     def worth(support: list[int]) -> list[int]:
         return sorted((abs(values[i]) for i in support), reverse=True)
@@ -36,13 +43,15 @@ def test_the_projection_is_the_best_of_all_allowed_subsets(
     assert worth(kept) == max(worth(support) for support in given_limits.supports())
 
 
-@given(limits(), st.data())
+@given(limits(), st.data(), WAYS)
 @settings(deadline=None)
-def test_the_lowest_of_equals_win(given_limits: Limits, data: st.DataObject) -> None:
+def test_the_lowest_of_equals_win(
+    given_limits: Limits, data: st.DataObject, way: tuple[int, int]
+) -> None:
     """No swap with an equal of a lower index leads to another allowed support."""
     p = len(given_limits.ids)
     values = data.draw(st.lists(st.integers(0, 1), min_size=p, max_size=p))
-    kept = given_limits.groups.largest(torch.tensor(values).double(), given_limits.k).tolist()
+    kept = _largest(given_limits, values, way)
     for i in kept:
         for j in set(range(i)) - set(kept):
             swapped = [j if x == i else x for x in kept]

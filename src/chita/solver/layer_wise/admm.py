@@ -1,17 +1,17 @@
 """A support for a layer by ADMM with a growing penalty.
 
 The dense copy X stays close to W0 in the outputs, the sparse copy Z in the constraint, and the
-multiplier V pulls them together with a strength rho:
+scaled multiplier U pulls them together with a strength rho:
 
-    X = (H + rho I)^-1 (H W0 - V + rho Z)
-    Z = P_k(X + V / rho)
-    V = V + rho (X - Z)
+    X = argmin Q(X) + rho/2 |X - Z + U|^2 = W0 + (rho (Z - U - W0) - grad Q(W0)) (H + rho I)^-1
+    Z = P_k(X + U)
+    U = X + U - Z
 
 In units in which H has the diagonal 1, a small rho lets X remain accurate while Z explores
-supports, and a large one forces Z to settle. A smooth growth of rho finds better supports than the
-schedule of ALPS, which multiplies it by up to 1.3 at a time. The inverse belongs to a nearby rho: X
-takes one step of iterative refinement from its last value, whose error contracts by (sqrt 2 - 1) or
-better, so that few factorisations serve all rho, and float32 suffices for them.
+supports, and a large one forces Z to settle, which happens near rho = 1. The slower rho grows, the
+better the support. Therefore the iterations are made cheap: rho is constant for a few of them, and
+each takes one product with the inverse. The multiplier rho U is kept when rho changes. Exchanges of
+single weights afterwards find almost nothing, unless gradients couple the rows.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.nearby_support import NearbySupport
 from chita.solver.layer_wise.scaled_curvature import scaled_curvature
 
-FIRST = 0.05  # the first rho
-GROWTH = 1.06  # of rho in each iteration
-SPAN = 2.0  # the ratio of the largest to the smallest rho that one inverse serves
-MOST = 150  # iterations
-SETTLED = 5e-4  # the share of the support that may still change between two checks at the end
-CHECK = 5  # iterations between two checks
+FIRST = 0.1  # the first rho
+EVERY = 5  # iterations with the same rho
+GROWTH = 1.12  # of rho after them: about 2 % in each iteration
+MOST = 60  # values of rho
+SETTLED = 5e-4  # the share of the support that may still change within one value at the end
 
 
-def admm_support(layer: Layer) -> Tensor:
-    """Return a good support, (groups, rows, i) bool."""
+def admm(layer: Layer) -> tuple[Tensor, Tensor]:
+    """Return Z, which is near the minimiser on its support, and the support, as a mask.
+
+    Both have the shape of the weights, (groups, rows, i).
+    """
     curvature = scaled_curvature(layer)
-    w0 = layer.w0 * curvature.scale
+    w0 = curvature.w0
+    slope = curvature.descent(w0)  # zero without gradients
     nearby = NearbySupport(layer)
-    kept = before = nearby.pick(w0)
-    x, z, v = w0, w0 * kept, torch.zeros_like(w0)
-    rho, served = FIRST, 0.0
-    for iteration in range(1, MOST + 1):
-        if rho > served * SPAN**0.5:
-            served = rho * SPAN**0.5
-            inverse = curvature.inverse(served)
-        x = x + inverse(curvature.descent(x) - v + rho * (z - x))
-        moved = x + v / rho
-        kept = nearby.pick(moved)
-        z = moved * kept
-        v = rho * (moved - z)
-        rho *= GROWTH
-        if iteration % CHECK == 0:
-            if int((kept ^ before).sum()) <= SETTLED * layer.k:
-                break
-            before = kept
-    return kept
+    kept = nearby.pick(w0)
+    z, u, rho = w0 * kept, torch.zeros_like(w0), FIRST
+    for _ in range(MOST):
+        before, inverse = kept, curvature.inverse(rho)
+        for _ in range(EVERY):
+            x = w0 + inverse(torch.add(slope, z - u - w0, alpha=rho))
+            moved = x + u
+            kept = nearby.pick(moved)
+            z = moved * kept
+            u = moved - z
+        if int((kept ^ before).sum()) <= SETTLED * layer.k:
+            break
+        rho, u = rho * GROWTH, u / GROWTH
+    return z / curvature.scale, kept

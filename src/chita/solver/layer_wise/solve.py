@@ -1,11 +1,11 @@
-"""Solvers for one layer: ADMM with exchanges, and the paper's algorithm 3."""
+"""Solvers for one layer: ADMM, and the paper's algorithm 3."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from chita.solver.iht_active_set import iht_cycles
-from chita.solver.layer_wise.admm import admm_support
+from chita.solver.layer_wise.admm import admm
 from chita.solver.layer_wise.backsolve import backsolve, minimise
 from chita.solver.layer_wise.coordinate_descent import sweep
 from chita.solver.layer_wise.exchange import exchange
@@ -18,7 +18,9 @@ STEPS = 15  # of conjugate gradients before the exchanges, which need no exact m
 
 
 def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
-    """Find a support by ADMM, improve it by exchanges, and solve on it exactly.
+    """Find a support by ADMM, and solve on it exactly.
+
+    If gradients couple the rows, exchanges of single weights improve the support.
 
     Args:
         layer: the layer.
@@ -27,9 +29,9 @@ def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
     Returns:
         The weights, (groups, rows, i) in float64, and the mask of the support.
     """
-    mask = admm_support(layer)
-    w = minimise(layer, mask, layer.w0, STEPS)
-    w, mask = exchange(layer, w, mask)
+    w, mask = admm(layer)
+    if layer.gradients is not None:  # otherwise they find almost nothing
+        w, mask = exchange(layer, minimise(layer, mask, w, STEPS), mask)
     return backsolve(layer, mask, w), mask
 
 
