@@ -27,7 +27,8 @@ def resnet20(tmp_path: Path) -> Subject:
     subjects = find_subjects(tmp_path, device=torch.device("cpu"), out=tmp_path / "out")
     (tmp_path / "out").mkdir()
     subject = subjects["resnet20"]
-    subject.trained._splits = data.Splits(some, some)  # in the place of CIFAR-10
+    assert subject.trained.data_name == "cifar10"
+    subject.trained._data["cifar10"] = data.Splits(some, some)  # in the place of the real images
     return subject
 
 

@@ -225,7 +225,7 @@ def bad_arguments() -> list[Any]:
         ({"teacher": teacher, "batches": []}, naming("batches", "samples")),
         ({"teacher": teacher, "batches": [inputs[:1].repeat(9, 1)]}, naming("batches", "held out")),
         ({"teacher": teacher, "batches": ["text"]}, naming("batch 0")),
-        ({"teacher": teacher, "batches": [inputs[:, :4]]}, naming("inputs", (40, 4))),
+        ({"teacher": teacher, "batches": [inputs[:, :4]]}, naming("inputs", (1, 4))),
         ({"teacher": teacher, "masks": no_mask}, naming("2.weight", (3, 8), (3, 7))),
         ({"teacher": teacher, "masks": [no_mask]}, naming("masks", "list")),
         ({"teacher": teacher, "seed": -1}, naming("seed", -1)),

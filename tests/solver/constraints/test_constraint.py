@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from chita.curvature.both import InputsAndGradients
 from chita.curvature.layer_inputs import LayerInputs
 from chita.errors import ChitaError
 from chita.methods import METHODS
@@ -45,7 +46,7 @@ OPTIONS: list[dict[str, Any]] = [
 NAMES = sorted(
     name
     for name, m in METHODS.items()
-    if m.constrained and not issubclass(m.curvature, LayerInputs)
+    if m.constrained and not issubclass(m.curvature, (LayerInputs, InputsAndGradients))
 )
 
 
