@@ -196,6 +196,7 @@ def batched_iht(
         before = x.objective[rows]
         lower = (after.objective < before).nonzero()[:, 0]
         x.put(rows[lower], after.take(lower))
-        rows = rows[before - after.objective > options.tol * before]
+        # Rounding can make an objective of zero negative; such a block has converged.
+        rows = rows[before - after.objective > options.tol * before.clamp_min(0.0)]
         updates += 1
     return x, updates, len(rows) == 0
