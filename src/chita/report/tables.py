@@ -168,14 +168,15 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         spread = "" if error is None else f" (standard error {error:.2g})"
         table.add_row("held-out loss", f"{record['held_out_loss']:.4g}{spread}")
     table.add_row("stages", f"{len(record['stages'])}")
-    table.add_row("sample gradients", f"{record['sample_gradients']:,}")
+    if record["sample_gradients"]:
+        table.add_row("sample gradients", f"{record['sample_gradients']:,}")
     if (gains := record.get("gains")) is not None:
         _add_gains(table, record, gains)
     if objective is not None:
         table.add_row("objective", f"{objective:.4g}")
     if ridge is not None:
         table.add_row("ridge of the last stage", f"{ridge:.2g}")
-    table.add_row("seconds for gradients", f"{seconds['gradients']:.2f}")
+    table.add_row("seconds for gradients and inputs", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
     table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")
     if record.get("training_steps"):
