@@ -125,7 +125,7 @@ def test_the_rows_are_the_gradients_of_labels_drawn_from_the_dense_network(moved
         noise = (1 - p0[part].square().sum(1)).sum()
         c = (signal / (signal + noise) / math.sqrt(3)).item()
         assert found.losses[r].item() == pytest.approx(c)
-        assert (c == 0) != moved
+        assert (c < 1e-20) != moved  # zero up to rounding
 
 
 class Tagger(nn.Module):
