@@ -6,7 +6,7 @@ Dimension 0 of every tensor is that of the samples.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +55,11 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Return the same samples on `device`."""
-        return Batch(map_tensors(lambda tensor: tensor.to(device), self.content), self.size)
+        return self.map(lambda tensor: tensor.to(device))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """Return the same samples with another form of each tensor."""
+        return replace(self, content=map_tensors(change, self.content))
 
     def outputs(self, model: nn.Module) -> Any:
         """Run the model; if it fails, raise a ChitaError with the shapes of the inputs."""
@@ -81,6 +85,16 @@ class Batch:
     def split(self, size: int) -> Iterator[Batch]:
         """Divide the batch into pieces of `size` samples; the last one may be smaller."""
         return (self[start : start + size] for start in range(0, self.size, size))
+
+
+def first_samples(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
+    """Yield the first batches, up to a number of samples; the last one may be cut."""
+    left = samples
+    for batch in batches:
+        if left <= 0:
+            return
+        yield batch if batch.size <= left else batch[: int(left)]
+        left -= batch.size
 
 
 def _type_hint(model: nn.Module, inputs: list[Tensor], error: Exception) -> str:

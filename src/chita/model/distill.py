@@ -131,6 +131,7 @@ class Dense:
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
         self._device = device_of(self._model)
+        self._dtype = InputSpec.of(self._model).dtype or torch.get_default_dtype()
         self._start = _mixed(seed)
         outputs, answer, counted = self._answer(first)
         self.answer_bytes = answer.nbytes // first.size
@@ -214,6 +215,8 @@ class Dense:
         inputs = _inputs(batch)
         outputs = Batch((inputs, ()), batch.size).outputs(self._model)
         answer = answer_of(outputs)
+        # Under autocast, answers are rounded, but sums over them are not.
+        answer = answer.to(torch.promote_types(answer.dtype, self._dtype))
         return outputs, answer, self._counted(inputs, answer)
 
     def _counted(self, inputs: tuple[Any, ...], answer: Tensor) -> Tensor:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import accumulate
 
 from torch import Tensor, nn
 
 from chita.model.accuracy import accuracy
-from chita.model.batch import Batch
+from chita.model.batch import Batch, first_samples
+from chita.model.fast_arithmetic import fast_arithmetic, fast_format
+from chita.model.forward import device_of
 from chita.model.losses import Loss, part_losses
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks
@@ -100,6 +101,7 @@ class HeldOut:
         loss: the loss of a mini-batch; None for the default.
         ranks: the ranks that share the samples.
         part: m, the samples of a mini-batch, whose losses are compared one by one.
+        fast: whether forward passes use the faster arithmetic of the training.
 
     Attributes:
         seconds: the time that all losses have taken so far.
@@ -113,14 +115,17 @@ class HeldOut:
         loss: Loss | None,
         ranks: Ranks,
         part: int = 1,
+        *,
+        fast: bool = False,
     ) -> None:
-        self.batches = batches
+        self.batches = [batch.map(fast_format) for batch in batches] if fast else batches
+        self._fast = fast
         self.seconds = 0.0
         self._model, self._weights, self._loss, self._ranks = model, weights, loss, ranks
         self._part = part
-        self._halves = _halves(batches)
+        self._halves = _halves(self.batches)
         screened = max(self.samples // SCREENING_PART, SCREENING_LEAST)
-        self._screening = _first(batches, screened)
+        self._screening = list(first_samples(self.batches, screened))
 
     @property
     def samples(self) -> int:
@@ -170,7 +175,8 @@ class HeldOut:
         first, seconds = self.batches[:1], 0.0
         for _ in range(2):
             start = time.perf_counter()
-            part_losses(self._model, first, self._loss, self._part)
+            with self._arithmetic():
+                part_losses(self._model, first, self._loss, self._part)
             seconds = time.perf_counter() - start
             if seconds > LONG_PASS:
                 break
@@ -190,9 +196,13 @@ class HeldOut:
             return self._parts(batches)
 
     def _parts(self, batches: Sequence[Batch]) -> PartLosses:
-        with self._clock():
+        with self._clock(), self._arithmetic():
             own = part_losses(self._model, self._own(batches), self._loss, self._part)
             return PartLosses(*(self._ranks.gather(each) for each in own))
+
+    def _arithmetic(self) -> AbstractContextManager[object]:
+        place = device_of(self._model)
+        return fast_arithmetic(place, self._model.parameters()) if self._fast else nullcontext()
 
     def _own(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         return batches[self._ranks.rank :: self._ranks.size]
@@ -209,9 +219,3 @@ def _halves(batches: Sequence[Batch]) -> list[Sequence[Batch]]:
     halves = [batches[::2], batches[1::2]]
     enough = all(sum(batch.size for batch in half) >= HALF for half in halves)
     return halves if enough else [batches]
-
-
-def _first(batches: Sequence[Batch], samples: int) -> list[Batch]:
-    """Return the first batches that contain this many samples."""
-    before = accumulate((batch.size for batch in batches), initial=0)
-    return [batch for batch, seen in zip(batches, before, strict=False) if seen < samples]

@@ -14,8 +14,9 @@ from chita.model.arrays import InputSpec
 from chita.model.losses import Loss
 from chita.model.sample_stream import first_sample
 from chita.pruning.budget import parse_budget
-from chita.pruning.calibration import calibrate
+from chita.pruning.calibration import Calibration, calibrate
 from chita.pruning.config import PruneConfig
+from chita.pruning.fewer_samples import GRADIENT, fewer_samples
 from chita.pruning.floor import FloorCheck
 from chita.pruning.forecast import Forecast
 from chita.pruning.held_out import HeldOut, Measurement
@@ -64,9 +65,8 @@ class Setup:
         self.weights = weights = choose_weights(model, config)
         shares = self.method.curvature.uses_gradients
         data = calibrate(model, batches, loss, config, held_out, weights.size)
-        self.calibration = data = agree_on_calibration(
-            ranks, data, config, shared=self.method.measures_weights
-        )
+        data = agree_on_calibration(ranks, data, config, shared=self.method.measures_weights)
+        self.calibration = data = self._in_time(data, config)
         if shares:
             stage = data.stream.restarted().take(data.rows * data.batch, data.batch)
             named = config.include is not None
@@ -83,10 +83,8 @@ class Setup:
         self.space = policy.candidates(data.rows, weights.size)
         self.division = self._divide()
         self.curvature = self.method.curvature(self._sampled_model())
-        self.held_out, self.measured = (
-            HeldOut(model, weights, samples, data.loss, ranks, data.batch)
-            for samples in (data.held_out, data.measured)
-        )
+        self.held_out = self._choosing(data, config)
+        self.measured = HeldOut(model, weights, data.measured, data.loss, ranks, data.batch)
         self.floor = None if config.floor is None else FloorCheck(self.measured, config.floor)
         self.search = policy.search(self.space)
         if config.recovers:
@@ -95,6 +93,26 @@ class Setup:
         self.dense = dense_means(model, weights, data) if policy.repairs else None
         if not self.supports.kept(config.sparsity):
             logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
+
+    def _in_time(self, data: Calibration, config: PruneConfig) -> Calibration:
+        """Return fewer samples if the network is slow on its machine, the same on all ranks."""
+        if not (config.recovers and data.held_out):
+            return data
+        seconds = self.ranks.from_first(self._choosing(data, config).sample_seconds)
+        budget = parse_budget("budget", config.budget)
+        return fewer_samples(data, budget, seconds, batch=config.batch)
+
+    def _choosing(self, data: Calibration, config: PruneConfig) -> HeldOut:
+        """Return the samples to choose by; a choice among trainings has their arithmetic."""
+        return HeldOut(
+            self.model,
+            self.weights,
+            data.held_out,
+            data.loss,
+            self.ranks,
+            data.batch,
+            fast=config.recovers,
+        )
 
     def _divide(self) -> Division:
         """Divide the columns among the ranks; the candidates must then respect the cuts."""
@@ -127,13 +145,15 @@ class Setup:
     def _first_estimate(self) -> float:
         """Return about how long the run takes, from the time of some held-out samples."""
         data, budget = self.calibration, parse_budget("budget", self.config.budget)
+        sample, gradients = self.held_out.sample_seconds(), self.search.needs_gradients
         return first_estimate(
             budget,
-            FORWARD * self.held_out.sample_seconds(),
+            FORWARD * sample,
             samples=int(min(budget.samples, data.trained_on)),
             held_out=sum(batch.size for batch in data.held_out),
             at_once=data.at_once,
             entrants=self.search.entrants,
+            stage_seconds=GRADIENT * data.rows * data.batch * sample if gradients else 0.0,
         )
 
     def _recovery(self, loss: Loss | None) -> StageRecovery:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from chita.model.batch import Batch, tensors_of
-from chita.pruning.recovery.step import LEAST_CAST, RecoveryStep
+from chita.model.fast_arithmetic import LEAST_CAST
+from chita.pruning.recovery.step import RecoveryStep
 from tests.support.pruning import numbers, points, seeded, tiny
 from tests.support.recovering import Tokens, halved, padded, task_of
 

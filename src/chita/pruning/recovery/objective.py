@@ -19,11 +19,12 @@ from torch import Tensor, nn
 from chita.errors import ChitaError
 from chita.model.batch import Batch, join, tensors_of
 from chita.model.distill import Dense
+from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
 from chita.pruning.recovery.augmentation import can_mix, new_inputs
 from chita.pruning.recovery.pool import SamplePool, read_pool
-from chita.pruning.recovery.step import Objective, fast_arithmetic
+from chita.pruning.recovery.step import Objective
 from chita.solver.ranks import Ranks
 
 logger = logging.getLogger(__name__)
@@ -99,7 +100,9 @@ def distillation(
     stored = dense.answer_bytes <= STORED_BYTES
 
     def both_targets(batch: Batch) -> Batch:
-        inputs, answers = _pair(dense.answers(batch))
+        batch = batch.map(fast_format)
+        with fast_arithmetic(place, dense.parameters()):
+            inputs, answers = _pair(dense.answers(batch))
         return Batch((inputs, {DISTILL: answers, LOSS: _own_targets(batch)}), batch.size)
 
     def divergence(model: nn.Module, batch: Batch) -> Tensor:

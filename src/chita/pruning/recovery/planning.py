@@ -38,6 +38,7 @@ def first_estimate(
     held_out: int,
     at_once: int,
     entrants: int,
+    stage_seconds: float = 0.0,
 ) -> float:
     """Return about how long a run takes, from the cost of one sample alone.
 
@@ -48,11 +49,12 @@ def first_estimate(
         held_out: the samples to choose by.
         at_once: the largest number of samples in a forward pass.
         entrants: the candidates that are compared after some training.
+        stage_seconds: the seconds of the gradients of a stage.
     """
     forward = sample_seconds / FORWARD
     full = min(batch_size(samples, at_once), max(samples, 1))
     batch = budget.batch(full, full * sample_seconds, min(LEAST_BATCH, full))
-    costs = Costs(batch * sample_seconds, held_out * forward, entrants)
+    costs = Costs(batch * sample_seconds, held_out * forward, entrants, stage=stage_seconds)
     tests = RATES * (LEAST_TEST_STEPS * costs.step + costs.check)
     losses = 2 * (1 + BISECTIONS) * costs.check
     before = samples * forward + losses + tests  # the outputs of the dense network come first

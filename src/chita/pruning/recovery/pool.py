@@ -149,13 +149,3 @@ def _joined(pieces: Sequence[Batch]) -> list[Batch]:
         else:
             same.append(piece)
     return [join(group) for group in groups]
-
-
-def first_batches(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
-    """Return the first batches, up to a number of samples."""
-    before = 0
-    for batch in batches:
-        if before >= samples:
-            return
-        yield batch
-        before += batch.size

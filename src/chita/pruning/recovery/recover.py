@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_bool, is_seed, require
 from chita.model.arrays import InputSpec
-from chita.model.batch import Batch
+from chita.model.batch import Batch, first_samples
 from chita.model.distill import Dense, InputStream
 from chita.model.forward import answer_of, evaluating, unwrapped
 from chita.model.losses import Loss
@@ -32,7 +32,7 @@ from chita.pruning.rank_agreement import (
     agree_on_options,
 )
 from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
-from chita.pruning.recovery.pool import SamplePool, first_batches
+from chita.pruning.recovery.pool import SamplePool
 from chita.pruning.recovery.rate import SLOWEST, steps_of_test
 from chita.pruning.recovery.recover_result import RecoverResult
 from chita.pruning.recovery.recovery import Recovery
@@ -199,7 +199,7 @@ def _prepare(
     held = agree_on_held_out(ranks, held, labelled=teacher is None, sync=sync)
     if ranks.rank > 0 and sync:
         stream.exclude(held)
-    first, samples = stream.sample, first_batches(stream.one_pass(), limits.samples)
+    first, samples = stream.sample, first_samples(stream.one_pass(), limits.samples)
     assert first is not None
     if dense is None:
         task = own_loss(samples, own, at_once=at_once, place=weights.device)
@@ -207,7 +207,7 @@ def _prepare(
         task = distillation(dense, samples, first, at_once=at_once, place=weights.device)
     trained = [w.parameter for w in weights if w.parameter.requires_grad]
     training = RecoveryTraining(model, trained, task, ranks=ranks, seed=seed)
-    held_out = HeldOut(model, weights, held, held_out_loss, ranks)
+    held_out = HeldOut(model, weights, held, held_out_loss, ranks, fast=True)
     return Recovery(model, weights, training, held_out.losses_now), task
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.model.batch import first_samples
 from chita.model.losses import Loss
 from chita.model.named_losses import DISTILL_MSE
 from chita.model.weights import Weights
@@ -21,7 +22,6 @@ from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
 from chita.pruning.recovery.objective import tasks_for, treats_as_features
 from chita.pruning.recovery.planning import Clock, Pace, Planner
-from chita.pruning.recovery.pool import first_batches
 from chita.pruning.recovery.rate import SLOWEST
 from chita.pruning.recovery.recovery import Recovered, Recovery
 from chita.pruning.recovery.snapshot import Snapshot
@@ -71,7 +71,7 @@ class StageRecovery:
         most = parse_budget("budget", config.budget).samples
         tasks = tasks_for(
             model,
-            lambda: first_batches(data.stream.one_pass(), most),
+            lambda: first_samples(data.stream.one_pass(), most),
             first,
             data.loss,
             squares=squares,

@@ -1,0 +1,38 @@
+"""Faster arithmetic for passes that need no exact outputs."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from chita.model.fast_arithmetic import LEAST_CAST, fast_arithmetic, fast_format
+
+
+def has_bfloat16() -> bool:
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
+def type_of_product(parameters: list[nn.Parameter]) -> torch.dtype:
+    with fast_arithmetic(torch.device("cpu"), parameters):
+        return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+
+
+def test_large_models_run_in_bfloat16_where_the_processor_has_it() -> None:
+    expected = torch.bfloat16 if has_bfloat16() else torch.float32
+    assert type_of_product([nn.Parameter(torch.zeros(LEAST_CAST))]) == expected
+
+
+def test_small_models_and_other_types_keep_their_own() -> None:
+    assert type_of_product([nn.Parameter(torch.zeros(LEAST_CAST - 1))]) == torch.float32
+    double = nn.Parameter(torch.zeros(LEAST_CAST, dtype=torch.float64))
+    assert type_of_product([double]) == torch.float32
+
+
+def test_images_have_their_channels_last_and_nothing_else_changes() -> None:
+    images, tokens = torch.randn(2, 3, 4, 5), torch.arange(6).view(1, 1, 2, 3)
+    assert fast_format(images).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(fast_format(images), images)
+    assert fast_format(tokens) is tokens
+    features = torch.randn(3, 4)
+    assert fast_format(features) is features
