@@ -50,6 +50,12 @@ RUN_FILES = (
 
 def prepare_folder(folder: Path) -> None:
     """Make `folder`, and check that it can be written to before any work starts."""
+    found = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    if found.exists() and not found.is_dir():
+        raise ChitaError(
+            f"the output (--out) needs a folder, which may be a new one, got {folder}, but {found} "
+            "is a file: give another name"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

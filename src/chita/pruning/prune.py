@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, require_bools
 from chita.files.atomic import as_path
 from chita.files.run_folder import writing_to
 from chita.model.distill import default_loss
@@ -88,6 +88,7 @@ def prune(
         ChitaError: An argument, the model or the data are invalid; the message names the cause.
     """
     began = time.perf_counter()
+    require_bools(inplace=inplace, progress=progress, resume=resume)
     given = overrides.get("loss")
     function = resolve_loss(given) if callable(given) else None
     config = resolve_config(config, overrides if function is None else {**overrides, "loss": None})

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.errors import ChitaError, is_bool, is_seed, require
+from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
 from chita.model.distill import Dense, InputStream
@@ -93,7 +93,7 @@ def recover(
     began = time.perf_counter()
     check_model(model)
     require("seed", seed, is_seed, "an integer from 0 to 2**64 - 1")
-    require("sync", sync, is_bool, "True or False")
+    require_bools(progress=progress, sync=sync)
     limits = parse_budget("budget", budget)
     distills = resolve_loss(loss) is None
     if loss is None or (teacher is not None) != distills:
