@@ -15,7 +15,7 @@ from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
 from chita.model.distill import default_loss, distilled
 from chita.model.forward import convolution_trials
-from chita.model.losses import Loss, cross_entropy, mean_loss
+from chita.model.losses import Loss, cross_entropy, ignored_label, mean_loss
 from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
@@ -80,7 +80,9 @@ def sensitivity(
         stream, dense_network = distilled(model, batches, loss, seed)
         function = dense_network.divergence
     else:
-        stream = SampleStream(batches, seed, spec=InputSpec.of(model))
+        stream = SampleStream(
+            batches, seed, spec=InputSpec.of(model), ignored=ignored_label(function)
+        )
     samples = stream.count(samples)
     fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)
