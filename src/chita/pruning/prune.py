@@ -13,11 +13,11 @@ from torch import nn
 from chita.errors import ChitaError, require_bools
 from chita.files.atomic import as_path
 from chita.files.run_folder import writing_to
+from chita.model.checks import check_model
 from chita.model.distill import default_loss
 from chita.model.forward import convolution_trials
 from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties
-from chita.model.weights import check_model
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.forecast import Forecast
 from chita.pruning.option_declaration import add_options

@@ -16,8 +16,8 @@ from chita.files.packed import dtypes, planes, support
 from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
+from chita.model.checks import check_whole
 from chita.model.forward import unwrapped
-from chita.model.weights import check_whole
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
+from chita.model.checks import check_model, check_module
 from chita.model.distill import Dense, InputStream
 from chita.model.forward import answer_of, evaluating, unwrapped
 from chita.model.losses import Loss, ignored_label
@@ -22,7 +23,7 @@ from chita.model.masks import apply_masks, check_masks
 from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
 from chita.model.ties import merged_ties
-from chita.model.weights import Weights, check_model, check_module
+from chita.model.weights import Weights
 from chita.pruning.budget import Budget, Costs, parse_budget
 from chita.pruning.forecast import Forecast
 from chita.pruning.held_out import HeldOut
