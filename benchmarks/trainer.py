@@ -23,7 +23,7 @@ from chita import zoo
 from chita.data import Batches, ImageData, Splits
 from chita.data.preprocessing import pad_crop_flip
 from chita.gradual.recipe import GradualRecipe
-from chita.gradual.trainer import Training
+from chita.gradual.training import Training
 from chita.model.accuracy import accuracy
 from chita.report.progress import step_bar
 from chita.solver.ranks import ALONE

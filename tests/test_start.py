@@ -32,6 +32,21 @@ def test_import_is_light_and_all_names_are_there() -> None:
         chita.no_such_name  # noqa: B018
 
 
+def test_import_of_the_package_imports_nothing_else() -> None:
+    """Ctrl-C during other imports would show their traceback."""
+    code = (
+        "import sys; before = {*sys.modules}; import chita; print(*sorted({*sys.modules} - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        env=environment(PYTHONPATH=str(Path(chita.__file__).parents[1])),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["__future__", "chita"]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="other libraries show their settings otherwise")
 @pytest.mark.parametrize("start", [MODULE, SCRIPT], ids=["module", "script"])
@@ -72,6 +87,22 @@ def test_ctrl_c_during_the_import_shows_no_traceback(start: list[str], tmp_path:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize("start", [MODULE, SCRIPT], ids=["module", "script"])
+def test_ctrl_c_before_signals_can_be_handled_shows_no_traceback(
+    start: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "signal.py").write_text("raise KeyboardInterrupt\n")
+    paths = [str(tmp_path), str(Path(chita.__file__).parents[1])]
+    done = subprocess.run(
+        [*start, "--version"],
+        env=environment(PYTHONPATH=os.pathsep.join(paths)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no signals")

@@ -1,15 +1,16 @@
 """chita: prune trained neural networks by combinatorial optimisation.
 
 A public name is imported on its first use: the command line must do some things before torch is
-imported (`__main__.py`), and every import of a module of chita runs this file first.
+imported (`__main__.py`), and every import of a module of chita runs this file first. It imports
+nothing itself, because Ctrl-C during its imports would print a traceback.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in typing, whose import takes longer than the rest of this file
 if TYPE_CHECKING:
+    from typing import Any
+
     from chita import data, gradual, zoo
     from chita.curvature.per_sample import register_gradient_rule
     from chita.deploy.fast import Accelerated, accelerate
@@ -83,6 +84,8 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 def __getattr__(name: str) -> Any:
     """Import a public name on its first use (PEP 562)."""
+    from importlib import import_module
+
     if name in _MODULE_OF:
         value = getattr(import_module(_MODULE_OF[name]), name)
     elif name in __all__:

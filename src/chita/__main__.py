@@ -1,13 +1,17 @@
 """The program `chita`, or `python -m chita`: what must happen before torch is imported.
 
 OpenMP reads its environment when torch loads it, and the import takes seconds, in which Ctrl-C must
-not print a traceback. `chita` imports nothing heavy until a name of it is used.
+not print a traceback. `chita` imports nothing until a name of it is used.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+
+try:
+    import signal  # which imports some modules of Python, for a few milliseconds
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 # Threads that wait for others sleep. By default they spin, which costs many times the CPU time if
 # other processes, or the quota of a container, keep the threads that they wait for from running.

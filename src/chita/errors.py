@@ -79,6 +79,12 @@ def is_bool(value: Any) -> bool:
     return isinstance(value, bool)
 
 
+def require_bools(**given: Any) -> None:
+    """Raise a ChitaError if an argument is neither True nor False, such as the text "no"."""
+    for name, value in given.items():
+        require(name, value, is_bool, "True or False")
+
+
 def is_flag(value: Any) -> bool:
     """Return whether a value is True, False or None, which leaves the choice open."""
     return value is None or isinstance(value, bool)

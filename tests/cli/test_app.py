@@ -1,7 +1,6 @@
 """The command line: train, data, and what all commands have in common."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
@@ -155,11 +154,6 @@ def test_names_of_tensors_are_no_commands_to_the_terminal(tensors: Path) -> None
     assert r"\x1b[2Jw" in listed.stdout and "\x1b[2J" not in listed.stdout
     refused = run_main("prune", "mlpnet", "--checkpoint", tensors, capture_output=True)
     assert r"\x1b[2Jw" in refused.stderr and "\x1b[2J" not in refused.stderr
-
-
-def test_log_messages_are_printable() -> None:
-    record = logging.LogRecord("chita", logging.INFO, "", 0, "name %s", ("\x1b[2J",), None)
-    assert cli.PrintableFormatter("%(message)s").format(record) == r"name \x1b[2J"
 
 
 def ask_torch() -> None:

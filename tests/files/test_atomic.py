@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from chita.errors import ChitaError
-from chita.files.atomic import regular_target, sweep, write_csv, write_json, write_whole
+from chita.files.atomic import (
+    UNFINISHED,
+    regular_target,
+    sweep,
+    write_csv,
+    write_json,
+    write_whole,
+)
 from tests.support.messages import naming
 
 
@@ -75,6 +82,21 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
         write_whole(link, content)
         assert link.is_symlink() and target.read_bytes() == content
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "link"}
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "missing" / "folder"
+    (tmp_path / "link").symlink_to(missing / "x")
+    (tmp_path / "file").touch()
+    for path, folder in (
+        (missing / "x", missing),
+        (tmp_path / "link", missing),
+        (tmp_path / "file" / "x", tmp_path / "file"),
+    ):
+        with pytest.raises(ChitaError, match=naming(str(path), str(folder))) as found:
+            write_whole(path, b"content")
+        assert UNFINISHED not in str(found.value)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "link"}
 
 
 def test_what_is_not_a_regular_file_is_refused(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from chita.files.run_folder import (
     RESULT_FILE,
     RESULT_FILES,
     STAGE_FILE,
-    adding_file,
     check_finished,
     check_other_parts,
     check_replaceable,
@@ -29,7 +28,6 @@ from chita.files.run_folder import (
     discard_parts,
     is_of_earlier_run,
     model_file,
-    prepare_file,
     prepare_folder,
     reading_one_run,
     replacing,
@@ -39,6 +37,7 @@ from chita.files.run_folder import (
     writing_to,
 )
 from chita.files.run_manifest import Manifest
+from chita.files.single_file import adding_file, prepare_file
 from tests.support.messages import naming
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
 
 import chita
-from chita.pruning.forecast import LONG, PATIENCE, RECENT, SOLVE, Forecast
+from chita.pruning.forecast import EVERY, LONG, PATIENCE, RECENT, SOLVE, Forecast
 from chita.report.progress import RunBar
 from tests.support.pruning import cut, points, tiny
 
@@ -132,6 +133,31 @@ def test_a_long_run_is_described(seconds: float, lines: int) -> None:
     assert len(bar.notes) == lines
     for line in bar.notes:
         assert "300 weights" in line and "1:00" in line and "fewer" in line
+
+
+def test_the_log_has_a_line_a_minute(
+    clock: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "chita.pruning.forecast")
+    forecast = Forecast()
+    forecast.begin_stage(2, 7, 0.25)
+    forecast.begin("gradients")
+    for done in range(1, 41):  # 2 minutes
+        clock(EVERY / 20)
+        forecast.count_rows(done, 40)
+    assert [record.getMessage() for record in caplog.records] == [
+        "stage 2 of 7, 25.0% sparse: gradients"
+    ] * 2
+    caplog.clear()
+    forecast.expect(600.0)
+    forecast.begin_training(12, 10.0)
+    for _ in range(6):
+        clock(10.0)
+        forecast.step()
+    clock(EVERY)
+    forecast.begin("held-out check")
+    lines = [record.getMessage().split(": ", 1)[1] for record in caplog.records]
+    assert lines == ["recovery, about 9:00 left", "held-out check, about 8:00 left"]
 
 
 @pytest.mark.parametrize("recover", [True, False])

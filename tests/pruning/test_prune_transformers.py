@@ -153,6 +153,27 @@ def test_a_tied_head_is_pruned_once_and_stays_tied_when_asked_for() -> None:
     assert torch.equal(head != 0, result.masks["transformer.wte.weight"])
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_sequences_whose_labels_are_all_ignored_do_not_count(kind: str) -> None:
+    """A mean over no labels is 0/0: half of the sequences have none, and others have few."""
+    inputs = inputs_of(kind, 60)
+    labels = inputs.get("labels", inputs["input_ids"]).clone()
+    labels[::2, 1:] = -100
+    labels[::4, 0] = -100
+    labels[1::4, 3:] = -100
+    if kind == "t5":  # which predicts the first label, too
+        labels[::2] = -100
+    parts = [
+        {k: v[i : i + 6] for k, v in {**inputs, "labels": labels}.items()} for i in range(0, 60, 6)
+    ]
+    model = build(kind)
+    result = chita.prune(model, parts, sparsity=0.5, budget="20 steps", progress=False)
+    assert result.stages[-1].recovered is not None
+    assert all(bool(tensor.isfinite().all()) for tensor in model.state_dict().values())
+    found = chita.recover(model, parts, teacher=build(kind), budget="20 steps", progress=False)
+    assert found.samples == 51  # labels are not used
+
+
 def test_a_dict_without_labels_needs_distill() -> None:
     with pytest.raises(ChitaError, match=naming(".loss", "loss='distill'")):
         prune(build("gpt2"), [inputs_of("gpt2")])

@@ -166,3 +166,18 @@ def test_a_model_that_fails_on_its_inputs(error: Exception, parts: list[str]) ->
 
     with pytest.raises(ChitaError, match=naming("model", "inputs", (1, 6), *parts)):
         chita.prune(Failing(nn.Linear(6, 3)), cut(points(60), 10), sparsity=0.5, progress=False)
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1, None, [], np.True_])
+def test_switches_are_true_or_false(value: Any, tmp_path: Path) -> None:
+    """A text such as "no" is true in Python: a copy that was asked for would not be made."""
+    model = tiny()
+    before = model[0].weight.clone()
+    for name in ("inplace", "progress", "resume", "strict", "sync"):
+        given: dict[str, Any] = {**PLAIN, "checkpoints": tmp_path / "run", name: value}
+        with pytest.raises(ChitaError, match=naming(name, value)):
+            chita.prune(model, BATCHES, **given)
+    for name in ("progress", "sync"):
+        with pytest.raises(ChitaError, match=naming(name, value)):
+            chita.recover(model, BATCHES, loss="cross_entropy", **{name: value})
+    assert torch.equal(model[0].weight, before) and not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""The command line of chita: all commands, logging and how errors are shown."""
+"""The command line of chita: all commands, and how errors are shown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from importlib import metadata
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
 from chita.cli.bench import bench_command
 from chita.cli.data import get_command
@@ -20,6 +18,7 @@ from chita.cli.demo import demo_command
 from chita.cli.export import export_command
 from chita.cli.gradual import gradual_command
 from chita.cli.init import init_command
+from chita.cli.log_output import write_logs
 from chita.cli.pack import inspect_command, pack_command, unpack_command
 from chita.cli.perplexity import perplexity_command
 from chita.cli.prune import prune_command
@@ -31,7 +30,7 @@ from chita.cli.threads import limit_threads
 from chita.cli.train import train_command
 from chita.cli.weights import get_weights_command
 from chita.errors import ChitaError
-from chita.report.console import printable, show, show_error
+from chita.report.console import show, show_error
 from chita.solver.matrix.memory import describe_shortage
 
 logger = logging.getLogger(__name__)
@@ -71,14 +70,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-class PrintableFormatter(logging.Formatter):
-    """Formats messages without control characters: they may have names from files."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the message."""
-        return printable(super().format(record))
-
-
 @app.callback()
 def setup(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log each step.")] = False,
@@ -90,10 +81,7 @@ def setup(
     ] = False,
 ) -> None:
     """Prune trained neural networks by combinatorial optimisation."""
-    level = logging.INFO if verbose else logging.WARNING
-    handler = RichHandler(console=Console(stderr=True), show_path=False)
-    handler.setFormatter(PrintableFormatter("%(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    write_logs(verbose=verbose)
     limit_threads()
 
 

@@ -13,7 +13,8 @@ from chita.cli.launch import pick_device
 from chita.cli.shared_options import Device, Overwrite, out_folder
 from chita.cli.threads import Threads
 from chita.errors import ChitaError
-from chita.files.run_folder import check_new, prepare_folder, writing_to
+from chita.files.run_folder import prepare_folder, writing_to
+from chita.files.single_file import check_new
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark
 from chita.paper.cells import CELLS_FILE
 from chita.paper.first_order import FirstOrder

@@ -11,7 +11,7 @@ from chita.cli.launch import open_source
 from chita.cli.set_option import Arguments
 from chita.cli.shared_options import ExampleData, OverwriteFile, Source, SourceNetwork
 from chita.deploy.onnx_file import export_onnx
-from chita.files.run_folder import check_new, prepare_file
+from chita.files.single_file import check_new, prepare_file
 from chita.report.console import show
 from chita.zoo.example import example_inputs
 

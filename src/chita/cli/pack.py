@@ -14,7 +14,8 @@ from chita.files.checkpoint import read_checkpoint, save_checkpoint
 from chita.files.describe import FileReport, describe
 from chita.files.packed.load import load
 from chita.files.packed.write import save
-from chita.files.run_folder import check_new, model_file, prepare_file, verified
+from chita.files.run_folder import model_file, verified
+from chita.files.single_file import check_new, prepare_file
 from chita.report.console import show, show_json
 
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from chita.cli.shared_options import OverwriteFile
-from chita.files.run_folder import PAGE_FILE, check_new
+from chita.files.run_folder import PAGE_FILE
+from chita.files.single_file import check_new
 from chita.pruning.config import PruneConfig
 from chita.pruning.option_declaration import defaults_of
 from chita.report.console import show

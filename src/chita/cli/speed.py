@@ -24,7 +24,7 @@ from chita.deploy.fast.accelerate import choices_table
 from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.atomic import write_json
-from chita.files.run_folder import check_new, prepare_file
+from chita.files.single_file import check_new, prepare_file
 from chita.model.batch import map_tensors
 from chita.pruning.option_text import read_sparsity_text
 from chita.pruning.random_mask import apply_random_mask

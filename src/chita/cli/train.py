@@ -13,7 +13,7 @@ from chita.cli.launch import open_with_data, pick_device
 from chita.cli.shared_options import Device, OverwriteFile, Seed, ValSplit
 from chita.cli.threads import Threads
 from chita.files.checkpoint import save_checkpoint
-from chita.files.run_folder import check_new, prepare_file
+from chita.files.single_file import check_new, prepare_file
 from chita.model.accuracy import accuracy
 from chita.report.console import show
 from chita.report.progress import step_bar

@@ -25,6 +25,7 @@ from chita.errors import ChitaError
 from chita.model.batch import Batch, bytes_of, tensors_of
 from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
+from chita.model.ignored_labels import ignored_hint
 from chita.model.losses import Loss
 from chita.model.sample_stream import SampleStream
 from chita.model.weights import Weights
@@ -127,7 +128,7 @@ def gradient_matrix(
         row, demand = _first_row(model, weights, first, rows, loss)
         target = store(demand)
         filler = _Filler(model, weights, rows, batch, loss, target, count_rows)
-        filler.write(row)
+        filler.write(row, first)
         del row  # it has the size of a row of A
         size = min(demand.chunk, target.most_rows)
         rest: Iterable[Batch] = stream.take((rows - 1) * batch, size * batch, unit=batch)
@@ -211,13 +212,13 @@ class _Filler:
     def row_by_row(self, chunk: Batch) -> None:
         """Write the next rows, each computed by plain autograd."""
         for batch in chunk.to(self.losses.device).split(self._batch):
-            self.write(plain_row(self._model, self._weights, batch, self._loss))
+            self.write(plain_row(self._model, self._weights, batch, self._loss), batch)
 
-    def write(self, row: Row) -> None:
-        """Write the next row, computed by plain autograd."""
+    def write(self, row: Row, batch: Batch) -> None:
+        """Write the next row, computed by plain autograd from a mini-batch."""
         place = self._target.begin(1)
         row.write(place)
-        self._end(place, row.loss.reshape(1))
+        self._end(place, row.loss.reshape(1), batch)
 
     def _batched(self, chunk: Batch) -> bool:
         """Write the rows of a chunk in one batched pass; return False if that fails."""
@@ -235,16 +236,18 @@ class _Filler:
             logger.log(level, "computing gradients row by row: %s", reason)
             self._fast = False
             return False
-        self._end(place, rows.losses)
+        self._end(place, rows.losses, chunk)
         return True
 
-    def _end(self, place: Place, losses: Tensor) -> None:
-        """Check and finish the rows of a place, whose losses are (R,)."""
+    def _end(self, place: Place, losses: Tensor, chunk: Batch) -> None:
+        """Check and finish the rows of a place, whose losses are (R,), from R * m samples."""
         wrong = (~losses.isfinite()).nonzero().flatten().tolist()
         if wrong:
+            start = wrong[0] * self._batch
+            hint = ignored_hint(chunk[start : start + self._batch])
             raise ChitaError(
                 f"the loss of {self._name(wrong[0])} is {losses[wrong[0]].item()}: "
-                "the model and the data must give finite losses"
+                f"the model and the data must give finite losses{hint}"
             )
         if not place.seems_finite:
             self._check_finite(place)

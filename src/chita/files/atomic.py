@@ -38,10 +38,17 @@ def regular_target(path: Path) -> Path:
     """Return the file that a write to `path` replaces: a link is followed.
 
     Raises:
-        ChitaError: the path is a device, a pipe or a folder, which must not be replaced by a file.
+        ChitaError: the path is a device, a pipe or a folder, which must not be replaced by a file;
+            or the folder of the file does not exist.
     """
     try:
         target = Path(os.path.realpath(path))
+        for folder in (path.parent, target.parent):
+            if not folder.is_dir():
+                raise ChitaError(
+                    f"cannot write {path}: there is no folder {folder}; create it first, or give "
+                    "the path of a file in a folder that exists"
+                )
         mode = target.stat().st_mode
     except FileNotFoundError:
         return target

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
+from chita.model.checks import check_whole, check_writable
 from chita.model.ties import memory_of
-from chita.model.weights import check_whole, check_writable
 
 NAMED = 10  # the most names in a message
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.model.weights import check_whole
+from chita.model.checks import check_whole
 
 _SPARE = 2**20  # bytes of expanded tensors that any file may contain
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError
-from chita.model.arrays import IGNORED
+from chita.model.arrays import IGNORED, InputSpec
 from chita.model.batch import MISFITS, Batch, copied, map_tensors, tensors_of
 from chita.model.forward import device_of, evaluating, logits_of
 from chita.model.given_data import read_batches
+from chita.model.ignored_labels import with_labels
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -31,6 +33,19 @@ def batch_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if loss is None or loss is cross_entropy:
         return cross_entropy(outputs, targets)
     return scalar(_call(loss, outputs, targets))
+
+
+def ignored_label(loss: Any) -> int | None:
+    """Return the label that a loss ignores; None if there is none, or if it is unknown.
+
+    Args:
+        loss: a loss function; None for the cross-entropy, or the loss of the model itself.
+    """
+    if loss is None or loss is cross_entropy:
+        return IGNORED
+    given = loss.keywords.get("ignore_index") if isinstance(loss, partial) else None
+    found = getattr(loss, "ignore_index", given)
+    return found if isinstance(found, int) else None
 
 
 def _call(loss: Loss, outputs: Any, targets: Any) -> Any:
@@ -183,16 +198,21 @@ FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 def mean_loss(model: nn.Module, batches: Any, loss: Loss | None = None) -> float:
     """Compute the mean loss over the samples of `batches`, in eval mode; NaN without samples.
 
+    Samples whose labels are all ignored do not count.
+
     Args:
         model: any module.
         batches: the user's batches, or those of `SampleStream.take`.
         loss: as for `gradient_matrix`.
     """
-    device = device_of(model)
+    device, predicts = device_of(model), InputSpec.of(model).predicts
+    ignored = ignored_label(loss)
     total, samples = 0.0, 0
     with evaluating(model):
         for given in read_batches(model, batches):
-            batch = given.to(device)
+            batch = with_labels(given, ignored, predicts=predicts).to(device)
+            if not batch.size:
+                continue
             total += float(batch_loss(model, batch, loss)) * batch.size
             samples += batch.size
     return total / samples if samples else math.nan

@@ -10,14 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, closest
+from chita.model.checks import check_module, check_not_sharded, check_values
 from chita.model.forward import unwrapped
-from chita.model.weights import (
-    Patterns,
-    check_module,
-    check_not_sharded,
-    check_values,
-    choose_parameters,
-)
+from chita.model.weights import Patterns, choose_parameters
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError, closest
+from chita.model.arrays import IGNORED
 from chita.model.forward import logits_of
 from chita.model.losses import Loss, cross_entropy, labels_for
 
@@ -59,6 +60,12 @@ class TorchLoss:
     def classes(self) -> bool:
         """Whether the outputs are scores of classes, and the targets labels."""
         return self.name in _CLASSES
+
+    @property
+    def ignore_index(self) -> int | None:
+        """The label that the loss ignores; None if it ignores none."""
+        ignores = self.name in (CROSS_ENTROPY, "nll")
+        return int(getattr(self.function, "ignore_index", IGNORED)) if ignores else None
 
     def __call__(self, outputs: Any, targets: Any) -> Tensor:
         """Compute the loss of a mini-batch."""

@@ -87,6 +87,10 @@ class SampleBatches(ABC):
             if len(index):
                 yield self.take(index.sort().values)  # files are read forwards
 
+    def index_of(self, number: int, place: int) -> int:
+        """Return the index of a sample of the batch `number` of a pass."""
+        return int(torch.split(self._order, self._size)[number].sort().values[place])
+
 
 class ArrayBatches(SampleBatches):
     """Batches of arrays that contain all samples.

@@ -20,6 +20,7 @@ from chita.model.fingerprint import (
     batches_fingerprint,
     loader_fingerprint,
 )
+from chita.model.sample_batches import SampleBatches
 from chita.model.sample_keys import (
     SampleKeys,
     is_indexed,
@@ -44,6 +45,14 @@ CHANGING = (
     "stage, so that held-out samples stay apart. Pass held_out= to get new ones at every stage"
 )
 
+IGNORED_SAMPLES = (
+    "%s has samples whose labels are all ignored by the loss, as those of -100: they do not count"
+)
+ALL_IGNORED = (
+    "all labels of all samples of {} are ignored by the loss, as those of -100, so that there is "
+    "no loss; give labels, or calibrate without them by loss='distill'"
+)
+
 
 class SampleSource:
     """Batches of a user that are read in several passes.
@@ -53,6 +62,7 @@ class SampleSource:
         parse: converts a given batch, with its number, to a `Batch`.
         seed: the seed of the keys; if given, also of the order in which a list or tuple is read.
         name: the name of the argument, for messages.
+        counted: returns the indices of the samples of a batch that count; None if all do.
 
     Attributes:
         sample: a copy of the first sample read; None before that.
@@ -66,7 +76,9 @@ class SampleSource:
         parse: Callable[[int, Any], Batch],
         seed: int | None,
         name: str,
+        counted: Callable[[Batch], Tensor | None] = lambda _: None,
     ) -> None:
+        self._samples_counted, self._warned = counted, False
         self.name, self.split = name, NOTHING_HELD_OUT
         self.sample: Batch | None = None
         self.batch_size = 1
@@ -146,7 +158,7 @@ class SampleSource:
                 logger.warning(CHANGING, self.name, kept)
         keys: list[Tensor] = []
         read = self._read_keys(keys)
-        size = known_size(self._batches, self._parse)
+        size = None if self._warned else known_size(self._batches, self._parse)
         self.split = split_keys(read, counts, rest=rest, size=size)
         whole = bool(keys) and next(read, None) is None
         parts = self._collect(counts)
@@ -215,20 +227,58 @@ class SampleSource:
             keys.append(self._keys.of(batch))
             yield keys[-1]
 
+    def find(self, wrong: Callable[[Batch], int | None], limit: int) -> str | None:
+        """Describe the place of a sample in the data of the user.
+
+        Args:
+            wrong: returns the index of the sample, if it is in a batch.
+            limit: about how many samples to read.
+        """
+        read = 0
+        for number, index, batch in self._read_numbered():
+            place = wrong(batch)
+            if place is not None:
+                place = place if index is None else int(index[place])
+                if isinstance(self._batches, SampleBatches):
+                    return f"sample {self._batches.index_of(number, place)} of {self.name}"
+                return f"sample {place} of batch {number} of {self.name}"
+            read += batch.size
+            if read >= limit:
+                break
+        return None
+
     def _read_all(self) -> Iterator[Batch]:
         """Read one pass over the checked batches, without empty ones."""
+        return (batch for _, _, batch in self._read_numbered())
+
+    def _read_numbered(self) -> Iterator[tuple[int, Tensor | None, Batch]]:
+        """Read one pass over the samples that count.
+
+        Yields:
+            The number of each batch, the indices of its samples that count (None if all do), and
+            these samples.
+        """
         given: Iterable[tuple[int, Any]] = enumerate(self._batches)
         if self._order is not None:
             numbered = list(given)
             given = (numbered[i] for i in self._order)
+        empty = True
         for number, content in given:
-            batch = self._parse(number, content)
+            whole = self._parse(number, content)
+            index = self._samples_counted(whole)
+            if index is not None and not self._warned:
+                self._warned = True
+                logger.warning(IGNORED_SAMPLES, self.name)
+            batch = whole if index is None else whole.select(index)
             if batch.size:
+                empty = False
                 if self.sample is None:  # a copy does not keep the rest of the batch in memory
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
-                    self.batch_size = batch.size
+                    self.batch_size = whole.size
                 self._shapes_differ |= differ_in_shape(batch, self.sample)
-                yield batch
+                yield number, index, batch
+        if empty and self._warned:
+            raise ChitaError(ALL_IGNORED.format(self.name))
 
 
 def _whole_units(count: int, unit: int) -> Tensor:

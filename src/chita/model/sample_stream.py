@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from torch import Tensor
 
 from chita.errors import ChitaError
 from chita.model.arrays import InputSpec
@@ -17,6 +19,7 @@ from chita.model.batch import (
     tensors_of,
 )
 from chita.model.given_data import as_batches
+from chita.model.ignored_labels import samples_with_labels
 from chita.model.sample_source import READ_ONCE, SampleSource
 from chita.model.sample_split import SampleSplit
 
@@ -33,6 +36,7 @@ class SampleStream:
         seed: if given, it draws the order in which lists, arrays and data sets are read.
         name: the name of the argument, for messages.
         spec: what the model takes.
+        ignored: the label that the loss ignores. Samples without another label do not count.
 
     Attributes:
         labelled: whether the samples have targets.
@@ -46,10 +50,16 @@ class SampleStream:
         seed: int | None = None,
         name: str = "batches",
         spec: InputSpec = AS_GIVEN,
+        *,
+        ignored: int | None = None,
     ) -> None:
         self.spec = spec
+
+        def counted(batch: Batch) -> Tensor | None:
+            return samples_with_labels(batch, ignored, predicts=spec.predicts)
+
         given = as_batches(batches, spec, name=name, seed=seed, labelled=self.labelled)
-        self._source = SampleSource(given, self.parse, seed, name)
+        self._source = SampleSource(given, self.parse, seed, name, counted)
         self._rewind()
 
     @property
@@ -161,6 +171,24 @@ class SampleStream:
     def fingerprint(self) -> str | None:
         """Return a hash of all samples; None if they differ in each pass."""
         return self._source.fingerprint()
+
+    def find(self, wrong: Callable[[Batch], int | None], limit: int) -> str | None:
+        """Describe the place of the first wrong sample; see `SampleSource.find`.
+
+        Args:
+            wrong: returns the index of the first wrong sample among some that `prepare` converted.
+            limit: about how many samples to read.
+        """
+        size = self.at_once()
+
+        def first_of(batch: Batch) -> int | None:
+            for start in range(0, batch.size, size):
+                place = wrong(self.prepare(batch[start : start + size]))
+                if place is not None:
+                    return start + place
+            return None
+
+        return self._source.find(first_of, limit)
 
     def one_pass(self) -> Iterator[Batch]:
         """Return all samples that are not held out, once, in the batches that were given."""

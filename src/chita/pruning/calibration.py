@@ -17,7 +17,7 @@ from chita.errors import ChitaError
 from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
-from chita.model.losses import Loss
+from chita.model.losses import Loss, ignored_label
 from chita.model.sample_stream import SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.stage_policy import StagePolicy, policy_for
@@ -86,8 +86,11 @@ def calibrate(
         return Calibration(SampleStream(()), 0, 1, [], [], 1)
     spec = InputSpec.of(model)
     if not config.distills:
-        stream = SampleStream(batches, config.seed, spec=spec)
-        other = None if held_out is None else SampleStream(held_out, config.seed, "held_out", spec)
+        ignored = ignored_label(loss)
+        stream = SampleStream(batches, config.seed, spec=spec, ignored=ignored)
+        other = None
+        if held_out is not None:
+            other = SampleStream(held_out, config.seed, "held_out", spec, ignored=ignored)
         return replace(divide_samples(stream, config, other, p), loss=loss, row_loss=loss)
     assert config.loss is not None
     inputs, dense = distilled(model, batches, config.loss, config.seed)

@@ -1,4 +1,4 @@
-"""Forecast: what a run does now, and about how long the rest of it takes, for its progress bar.
+"""Forecast: what a run does now, and about how long the rest takes, for its bar and its log.
 
 A run with recovery has a plan, whose times are measured by the range test and corrected in every
 stage. A run without recovery extrapolates: from the first rows of A to all stages, and from the
@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 SOLVE = 1.0
 RECENT = 3  # finished stages whose time is extrapolated
 LONG = 30.0  # seconds; a run that takes longer is described by a line
+EVERY = 60.0  # seconds between two lines of the log about what a run does
 # The first rows of A also take the preparations of the model and of torch. Their own time counts
 # only if they are many, or if the user has waited for long.
 FIRST_SHARE = 0.1  # of all rows
@@ -34,8 +35,9 @@ class Forecast:
 
     def __init__(self, bar: RunBar | None = None) -> None:
         self._bar = bar or RunBar()
-        self._stage = ""
+        self._stage = self._activity = ""
         self._since = perf_counter()  # the beginning of the activity
+        self._logged = self._since  # when the last line was logged
         self._first: tuple[int, float] | None = None  # the first rows of it, and when they ended
         self._stages: int | None = None  # that follow; None after the first
         # Of the training: its steps, those done, and the seconds of the run after it.
@@ -49,7 +51,18 @@ class Forecast:
     def begin(self, activity: str) -> None:
         """Show an activity."""
         self._since, self._first = perf_counter(), None
-        self._bar.describe(self._stage + activity)
+        self._activity = self._stage + activity
+        self._bar.describe(self._activity)
+        self._log()
+
+    def _log(self) -> None:
+        """Log the activity and the remaining time, about once in EVERY seconds."""
+        now = perf_counter()
+        if now - self._logged < EVERY:
+            return
+        self._logged, left = now, self._bar.left
+        rest = "" if left is None else f", about {format_time(left)} left"
+        logger.info("%s%s", self._activity, rest)
 
     def expect(self, seconds: float) -> None:
         """Set about how long the rest of the run takes."""
@@ -67,6 +80,7 @@ class Forecast:
             self._announced = True
             line = f"{run}: about {format_time(left)}; {shorter}"
             logger.info("%s", line)
+            self._logged = perf_counter()
             self._bar.note(line)
 
     def begin_training(self, steps: int, step_seconds: float) -> None:
@@ -80,9 +94,11 @@ class Forecast:
         self._done += 1
         each = (perf_counter() - self._since) / self._done
         self.expect((self._steps - self._done) * each + self._after)
+        self._log()
 
     def count_rows(self, done: int, rows: int) -> None:
         """Count the finished rows of A; in the first stage, extrapolate to all stages."""
+        self._log()
         if self._stages is None:
             return
         now = perf_counter()

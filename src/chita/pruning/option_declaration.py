@@ -8,8 +8,8 @@ An option is a field of a dataclass, and everything else about it is in the fiel
 
 The check runs when the dataclass is created, the docstrings of `PruneConfig` and `chita.prune` list
 the option, and `chita prune` accepts it as `--rounds` (`cli/prune_options.py`). To add an option of
-`chita.prune`, add such a field to `PruneOptions` in `pruning/options.py`, or to `RunOptions` in
-`pruning/run_options.py`.
+`chita.prune`, add such a field to `PruneOptions` in `pruning/options.py`, to `SupportOptions` in
+`pruning/support_options.py`, or to `RunOptions` in `pruning/run_options.py`.
 """
 
 from __future__ import annotations

@@ -1,46 +1,36 @@
-"""The options of `chita.prune`: each is declared here, and only here.
+"""The options of `chita.prune` on its goal, method, stages and data, each declared once.
 
-`run_options.py` adds the options on memory and ranks, and `PruneConfig` the checks that concern
-several options. The keywords of `chita.prune`, the
-options of `chita prune` and their documentation follow from the declarations, which
-`option_declaration.py` explains.
+`support_options.py` adds the options on patterns and layers, `run_options.py` those on the seed,
+memory and ranks, and `PruneConfig` the checks that concern several options. The keywords of
+`chita.prune`, the options of `chita prune` and their documentation follow from the declarations,
+which `option_declaration.py` explains.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from chita.errors import (
-    PATTERNS,
-    are_patterns,
-    are_shares,
-    is_bool,
     is_count,
     is_flag,
     is_natural,
     is_not_negative,
     is_percentage,
-    is_seed,
     is_share,
 )
 from chita.methods import BUILT_IN, get_method
 from chita.model.named_losses import LOSSES, check_loss
-from chita.pruning.allocation import GLOBAL, RULES
 from chita.pruning.budget import WHAT, parse_budget
 from chita.pruning.option_declaration import OPTION, Option, either, must_be, one_of, option
 from chita.pruning.option_text import (
     AUTO,
     read_budget,
     read_ridge,
-    read_shares,
     read_sparsity_text,
-    read_text,
 )
 from chita.pruning.schedule import MESHES, check_sparsity
 from chita.pruning.stage_problem import METRICS
-from chita.solver.constraints.pattern import parse_pattern
 
 BATCH = 16  # m by default, as for the paper's MobileNetV1
 BALANCED = "balanced"
@@ -48,16 +38,14 @@ BALANCED = "balanced"
 share = must_be(is_share, "a number in [0, 1)")
 count = must_be(is_count, "an integer of at least 1")
 natural = must_be(is_natural, "an integer of at least 0")
-patterns = must_be(are_patterns, PATTERNS)
 flag = must_be(is_flag, "True, False or None")
 MOST_ROUNDS = 10_000  # of stages, which are planned before the run, and of shrinking supports
 LARGEST_RIDGE = 1e100  # times the samples it is finite; weights stay at w0 from far less on
-_SHARES = "a dict of glob patterns of parameter names to sparsities in [0, 1)"
 
 
 @dataclass(frozen=True)
 class PruneOptions:
-    """The declarations of all options; each check concerns the value of one option."""
+    """The first options; each check concerns the value of one option."""
 
     sparsity: float = field(
         metadata={
@@ -272,78 +260,4 @@ class PruneOptions:
         "percent; for the method auto.",
         must_be(is_percentage, "in percent: above 1, and at most 100"),
         panel="Goal",
-    )
-    pattern: str | None = option(
-        None,
-        "Pattern of kept weights: tiles of outputs x inputs, such as 4x1, that are kept or "
-        "removed as a whole, or N:M.",
-        lambda name, value: parse_pattern(value),
-        panel="Goal",
-        details="With N:M and a numeric `sparsity` below that of the pattern, every group of M "
-        "keeps at least N. The inputs of a convolution are the positions of its kernel times "
-        "its channels, with the channels of a position side by side.",
-    )
-    strict: bool = option(
-        False,
-        "Fail if the pattern does not divide a weight; by default such a weight stays dense, "
-        "with a warning.",
-        must_be(is_bool, "True or False"),
-        panel="Goal",
-    )
-    include: Sequence[str] | str | None = option(
-        None,
-        "Glob pattern(s) of the names of the parameters to prune.",
-        patterns,
-        panel="Layers",
-        details="By default the weights of Linear and convolution layers and of attention "
-        "projections that are not shared with an embedding.",
-        read=read_text,
-        repeatable=True,
-    )
-    exclude: Sequence[str] | str | None = option(
-        None,
-        "Glob pattern(s) of the names of parameters not to prune.",
-        patterns,
-        panel="Layers",
-        read=read_text,
-        repeatable=True,
-    )
-    allocation: str | Mapping[str, float] = option(
-        GLOBAL,
-        "How the zeros are shared among the layers: global (the method decides), uniform (the "
-        "same sparsity in each) or erk (small layers are denser).",
-        must_be(either(RULES, are_shares), f"one of {list(RULES)}, or {_SHARES}"),
-        panel="Layers",
-        details="Also a dict of glob patterns of parameter names to sparsities: the last "
-        "pattern that matches a layer counts, and the other layers share the remaining zeros. "
-        "The stages approach these sparsities in proportion.",
-        read=read_text,
-    )
-    at_least: Mapping[str, float] | None = option(
-        None,
-        "Lowest sparsity of single layers, by glob pattern of parameter names.",
-        must_be(are_shares, _SHARES),
-        panel="Layers",
-        read=read_shares,
-        repeatable=True,
-        metavar="GLOB=SPARSITY",
-    )
-    at_most: Mapping[str, float] | None = option(
-        None,
-        "Highest sparsity of single layers, by glob pattern of parameter names; 0 means dense.",
-        must_be(are_shares, _SHARES),
-        panel="Layers",
-        details="The weights of these layers count towards `sparsity`, unlike those of `exclude`.",
-        read=read_shares,
-        repeatable=True,
-        metavar="GLOB=SPARSITY",
-    )
-    seed: int = option(
-        0,
-        "Random seed.",
-        must_be(is_seed, "an integer from 0 to 2**64 - 1"),
-        panel="Data",
-        details="It determines the order in which batches given as a list are read, and the "
-        "starting points of CBS.",
-        least=0,
     )

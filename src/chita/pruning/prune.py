@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import nn
 
-from chita.errors import ChitaError
+from chita.errors import ChitaError, require_bools
 from chita.files.atomic import as_path
 from chita.files.run_folder import writing_to
+from chita.model.checks import check_model
 from chita.model.distill import default_loss
 from chita.model.forward import convolution_trials
 from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties
-from chita.model.weights import check_model
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.forecast import Forecast
 from chita.pruning.option_declaration import add_options
@@ -88,6 +88,7 @@ def prune(
         ChitaError: An argument, the model or the data are invalid; the message names the cause.
     """
     began = time.perf_counter()
+    require_bools(inplace=inplace, progress=progress, resume=resume)
     given = overrides.get("loss")
     function = resolve_loss(given) if callable(given) else None
     config = resolve_config(config, overrides if function is None else {**overrides, "loss": None})

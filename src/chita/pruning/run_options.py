@@ -1,22 +1,31 @@
-"""The options of `chita.prune` on the memory and the ranks of a run; see `options.py`."""
+"""The options of `chita.prune` on the seed, memory and ranks of a run; see `options.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chita.errors import is_bool
+from chita.errors import is_bool, is_seed
 from chita.pruning.option_declaration import must_be, one_of, option
 from chita.pruning.option_text import read_text
-from chita.pruning.options import PruneOptions
+from chita.pruning.support_options import SupportOptions
 from chita.solver.matrix.memory import parse_bytes
 
 STORAGE = ("float32", "bfloat16", "float16")
 
 
 @dataclass(frozen=True)
-class RunOptions(PruneOptions):
+class RunOptions(SupportOptions):
     """All options of `chita.prune`."""
 
+    seed: int = option(
+        0,
+        "Random seed.",
+        must_be(is_seed, "an integer from 0 to 2**64 - 1"),
+        panel="Data",
+        details="It determines the order in which batches given as a list are read, and the "
+        "starting points of CBS.",
+        least=0,
+    )
     memory: int | str | None = option(
         None,
         "Most memory that the process may use, such as 8GB; on a GPU, memory of the GPU. By "

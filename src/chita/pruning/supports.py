@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.model.checks import check_model
 from chita.model.layers import Axes
-from chita.model.weights import Weights, check_finite, check_model, weight_axes
+from chita.model.weights import Weights, check_finite, weight_axes
 from chita.pruning.allocation import GLOBAL, Allocation, allocate, layer_limits, sparsity_of
 from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint

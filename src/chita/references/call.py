@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from chita.errors import ChitaError, describe_error
@@ -24,8 +25,15 @@ def call_given(name: str, function: Callable[..., Any], arguments: Mapping[str, 
         ChitaError: the arguments do not fit the signature, or the function fails.
     """
     _check_arguments(name, function, arguments)
-    try:
+    with failing_as(name):
         return function(**arguments)
+
+
+@contextmanager
+def failing_as(name: str) -> Iterator[None]:
+    """Report an exception in the code of a user as a ChitaError that names its reference."""
+    try:
+        yield
     except ChitaError as error:
         raise ChitaError(f"{name} fails: {error}") from error
     except (Exception, SystemExit) as error:

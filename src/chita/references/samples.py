@@ -7,6 +7,7 @@ from typing import Any
 
 from chita.errors import ChitaError
 from chita.references.call import call_given
+from chita.references.named_data import named_data, named_passes
 from chita.references.python_object import load_object
 
 
@@ -15,16 +16,19 @@ def load_samples(text: str) -> Any:
 
     A function is called, and its result returned. If the result is an iterator, as that of a
     generator function, the function itself is returned: it is called for each pass over the data.
+    Errors of the user's code while samples are read name the reference.
     """
     found = load_object(text)
     if found is None:
         raise ChitaError(f"{text} is None; name data, or a function that returns data")
     if not isinstance(found, type) and (not callable(found) or _is_data(found)):
-        return found
+        return named_data(text, found)
     given = call_given(text, found, {})
     if given is None:
         raise ChitaError(f"{text} returns None; return the data, or yield its batches")
-    return found if isinstance(given, Iterator) else given
+    if isinstance(given, Iterator):
+        return named_passes(text, found)
+    return named_data(text, given)
 
 
 def _is_data(found: Any) -> bool:

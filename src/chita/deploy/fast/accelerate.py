@@ -16,10 +16,10 @@ from chita.deploy.fast.forms import FORMS, swap
 from chita.deploy.fast.product import zero_share
 from chita.deploy.timing import Timing, race, winner
 from chita.errors import ChitaError, is_one_of
+from chita.model.checks import check_module, check_not_sharded
 from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import is_linear_map
-from chita.model.weights import check_module, check_not_sharded
 from chita.report.html_table import as_html
 from chita.report.tables import Table, as_text
 

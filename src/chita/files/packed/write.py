@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from chita.errors import ChitaError
-from chita.files.atomic import as_path, write_whole
+from chita.files.atomic import as_path, regular_target, write_whole
 from chita.files.packed import dtypes, planes, support
 from chita.files.packed.container import assemble
 from chita.files.packed.directory import Directory, Entry, write_directory
 from chita.files.packed.dtypes import Bytes
+from chita.model.checks import check_whole
 from chita.model.forward import unwrapped
-from chita.model.weights import check_whole
 
 
 def find_ties(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -51,7 +51,9 @@ def save(model: nn.Module | Mapping[str, Tensor], path: str | Path) -> None:
             "model must be a torch.nn.Module or a state dict, and comes before path; got "
             f"{type(model).__name__}"
         )
-    write_whole(as_path(path), pack(tensors))
+    path = as_path(path)
+    regular_target(path)  # a path that cannot be written raises an error before the work
+    write_whole(path, pack(tensors))
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import glob
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chita.errors import ChitaError, is_bool, is_seed, require
+from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.arrays import InputSpec
 from chita.model.batch import Batch, first_samples
+from chita.model.checks import check_model, check_module
 from chita.model.distill import Dense, InputStream
 from chita.model.forward import answer_of, evaluating, unwrapped
-from chita.model.losses import Loss
+from chita.model.losses import Loss, ignored_label
 from chita.model.masks import apply_masks, check_masks
 from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
 from chita.model.ties import merged_ties
-from chita.model.weights import Weights, check_model, check_module
+from chita.model.weights import Weights
 from chita.pruning.budget import Budget, Costs, parse_budget
 from chita.pruning.forecast import Forecast
 from chita.pruning.held_out import HeldOut
@@ -31,6 +33,7 @@ from chita.pruning.rank_agreement import (
     agree_on_model,
     agree_on_options,
 )
+from chita.pruning.recovery.broken_samples import check_samples
 from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
 from chita.pruning.recovery.pool import SamplePool
 from chita.pruning.recovery.rate import SLOWEST, steps_of_test
@@ -93,7 +96,7 @@ def recover(
     began = time.perf_counter()
     check_model(model)
     require("seed", seed, is_seed, "an integer from 0 to 2**64 - 1")
-    require("sync", sync, is_bool, "True or False")
+    require_bools(progress=progress, sync=sync)
     limits = parse_budget("budget", budget)
     distills = resolve_loss(loss) is None
     if loss is None or (teacher is not None) != distills:
@@ -112,7 +115,7 @@ def recover(
             agree_on_model(ranks, teacher, sync=sync, role="teacher")
         weights, kept = _supported(model, masks)
         agree_on_masks(ranks, weights, kept, sync=sync)
-        recovery, task = _prepare(
+        recovery, task, check = _prepare(
             model, weights, batches, teacher, loss, limits, seed, ranks, sync=sync
         )
         apply_masks(model, weights.split(kept) if masks else {})
@@ -120,7 +123,7 @@ def recover(
             forecast = Forecast(bar)
             forecast.begin("range test")
             forecast.expect(limits.planned_seconds)
-            rate, costs = _measure(recovery, weights, task.pool, limits, ranks)
+            rate, costs = _measure(recovery, weights, task.pool, limits, ranks, check)
             elapsed = time.perf_counter() - began
             fitting = limits.steps(task.pool.samples, task.pool.batch, costs, elapsed)
             # The ranks measure different times, but must take the same steps.
@@ -133,6 +136,8 @@ def recover(
             forecast.expect(costs.seconds(steps))
             forecast.begin_training(steps, costs.step)
             found = recovery.run(kept, steps=steps, rate=rate, key=0, progress=forecast.step)
+        if not found.finite:
+            check()
     if not found.kept:
         logger.warning("training does not lower the held-out loss: the model is unchanged")
     return RecoverResult(
@@ -178,8 +183,11 @@ def _prepare(
     ranks: Ranks,
     *,
     sync: bool,
-) -> tuple[Recovery, RecoveryTask]:
-    """Divide the samples, and return the recovery and what it trains on."""
+) -> tuple[Recovery, RecoveryTask, Callable[[], None]]:
+    """Divide the samples, and return the recovery, what it trains on, and a check of the samples.
+
+    The check raises an error if the loss of a sample is not finite.
+    """
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ChitaError(
             "model has no parameter that requires gradients, so there is nothing to train; call "
@@ -194,7 +202,7 @@ def _prepare(
         dense = inputs.dense = _teacher(teacher, model, inputs.peek(), squares=loss == DISTILL_MSE)
         held_out_loss = dense.divergence
     else:
-        stream = SampleStream(batches, seed, spec=spec)
+        stream = SampleStream(batches, seed, spec=spec, ignored=ignored_label(own))
     held, at_once = _hold_out(stream), stream.at_once()
     held = agree_on_held_out(ranks, held, labelled=teacher is None, sync=sync)
     if ranks.rank > 0 and sync:
@@ -208,7 +216,8 @@ def _prepare(
     trained = [w.parameter for w in weights if w.parameter.requires_grad]
     training = RecoveryTraining(model, trained, task, ranks=ranks, seed=seed)
     held_out = HeldOut(model, weights, held, held_out_loss, ranks, fast=True)
-    return Recovery(model, weights, training, held_out.losses_now), task
+    check = partial(check_samples, model, stream, held_out_loss, task.pool.samples)
+    return Recovery(model, weights, training, held_out.losses_now), task, check
 
 
 def _hold_out(stream: SampleStream) -> list[Batch]:
@@ -227,14 +236,23 @@ def _hold_out(stream: SampleStream) -> list[Batch]:
 
 
 def _measure(
-    recovery: Recovery, weights: Weights, pool: SamplePool, limits: Budget, ranks: Ranks
+    recovery: Recovery,
+    weights: Weights,
+    pool: SamplePool,
+    limits: Budget,
+    ranks: Ranks,
+    check: Callable[[], None],
 ) -> tuple[float, Costs]:
-    """Return the rate that the range test finds, and the costs of the training."""
+    """Return the rate that the range test finds, and the costs of the training.
+
+    If no rate gives a finite loss, `check` names the sample that is the reason.
+    """
     useful = limits.useful_steps(pool.samples, pool.batch)
     wanted = steps_of_test(useful, limits.seconds, recovery.time_step())
     tests = ranks.from_first(lambda: wanted)
     rate = recovery.find_rate(weights.vector(), recovery.losses_now().mean, steps=tests)
     if rate is None:
+        check()
         raise ChitaError(
             f"training with a relative rate of {SLOWEST:g} gives a held-out loss that is not "
             "finite; check the data and the model"

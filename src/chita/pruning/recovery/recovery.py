@@ -38,6 +38,7 @@ class Recovered:
         kept: whether the loss fell; otherwise the network was restored.
         steps: the training steps.
         task: the name of the task that was trained on.
+        finite: whether the loss was finite after it, also if the network was restored.
     """
 
     before: PartLosses
@@ -45,6 +46,7 @@ class Recovered:
     kept: bool
     steps: int
     task: str
+    finite: bool = True
 
 
 class Recovery:
@@ -149,12 +151,14 @@ class Recovery:
         except BaseException:
             start.restore()
             raise
-        helped = math.isfinite(after.mean) and not after.mean >= before.mean
+        finite = math.isfinite(after.mean)
+        helped = finite and not after.mean >= before.mean
         if not helped:
             start.restore()
             logger.info("recovery does not help: held-out loss %.4g, %.4g before", after.mean,
                         before.mean)  # fmt: skip
-        return Recovered(before, after if helped else before, helped, steps, self._training.task)
+        task, kept_losses = self._training.task, after if helped else before
+        return Recovered(before, kept_losses, helped, steps, task, finite)
 
     def _train(
         self, masks: Masks, *, steps: int, rate: float, key: int, progress: Progress | None = None

@@ -20,6 +20,7 @@ from chita.pruning.budget import Costs, Plan, parse_budget
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
+from chita.pruning.recovery.broken_samples import check_samples
 from chita.pruning.recovery.objective import tasks_for, treats_as_features
 from chita.pruning.recovery.planning import Clock, Pace, Planner
 from chita.pruning.recovery.rate import SLOWEST
@@ -91,6 +92,7 @@ class StageRecovery:
             for task in tasks
         }
         self._losses = held_out.losses
+        self._data = data
         self.samples = tasks[0].pool.samples
         self._planner = Planner(config, tasks[0].pool, held_out.screening_losses, ranks)
         self.task = tasks[0].name
@@ -142,6 +144,7 @@ class StageRecovery:
         steps = self._planner.test_steps(seconds * self._planner.batch_now / before)
         rate = self._recovery.find_rate(w, self._losses(w).mean, steps=steps, tested=tested)
         if rate is None:
+            self._check_samples()
             raise ChitaError(
                 f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
                 "loss that is not finite; check the data, or give recover=False"
@@ -209,6 +212,8 @@ class StageRecovery:
         """
         steps, last = self.steps(stage), stage >= len(self.planned.steps)
         found = self._train(kept, steps, stage, progress)
+        if not found.finite:
+            self._check_samples()
         if last and not found.kept:
             self.rate /= SLOWER
             shorter = max(1, int(AGAIN * steps))
@@ -217,6 +222,10 @@ class StageRecovery:
         self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
         self._taken += found.steps
         return found
+
+    def _check_samples(self) -> None:
+        """Raise an error that names a sample whose loss is not finite, if there is one."""
+        check_samples(self._model, self._data.stream, self._data.loss, self.samples)
 
     def _train(self, kept: Tensor, steps: int, stage: int, progress: Progress | None) -> Recovered:
         """Train on the task of the run; the first stage tries both and decides between them.

@@ -13,12 +13,13 @@ from chita.errors import ChitaError, is_function_or_none, is_seed, require
 from chita.model.accuracy import count_right
 from chita.model.arrays import InputSpec
 from chita.model.batch import Batch
+from chita.model.checks import check_model
 from chita.model.distill import default_loss, distilled
 from chita.model.forward import convolution_trials
-from chita.model.losses import Loss, cross_entropy, mean_loss
+from chita.model.losses import Loss, cross_entropy, ignored_label, mean_loss
 from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.sample_stream import SampleStream
-from chita.model.weights import Patterns, Weight, Weights, check_finite, check_model
+from chita.model.weights import Patterns, Weight, Weights, check_finite
 from chita.pruning.config import kept_weights
 from chita.pruning.options import count
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
@@ -80,7 +81,9 @@ def sensitivity(
         stream, dense_network = distilled(model, batches, loss, seed)
         function = dense_network.divergence
     else:
-        stream = SampleStream(batches, seed, spec=InputSpec.of(model))
+        stream = SampleStream(
+            batches, seed, spec=InputSpec.of(model), ignored=ignored_label(function)
+        )
     samples = stream.count(samples)
     fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)

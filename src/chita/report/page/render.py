@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from chita.files.atomic import write_whole
-from chita.files.run_folder import PAGE_FILE, adding_file, check_not_of_a_run, reading_one_run
+from chita.files.run_folder import PAGE_FILE, reading_one_run
+from chita.files.single_file import adding_file, check_not_of_a_run
 from chita.report.page.bench_page import bench_page, with_benchmarks
 from chita.report.page.folder import Folder, read_folder
 from chita.report.page.gradual_page import gradual_page
