@@ -19,4 +19,5 @@ def ranks_of(values: Tensor) -> Tensor:
     """Return the rank of each value in (s,), from 0, as float64; equal values share a mean."""
     _, places, counts = torch.unique(values, return_inverse=True, return_counts=True)
     last = counts.cumsum(0) - 1
-    return (last - (counts - 1) / 2).double()[places]
+    ranks: Tensor = (last - (counts - 1) / 2).double()[places]
+    return ranks
