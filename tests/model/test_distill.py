@@ -27,6 +27,13 @@ def labelled(
     return batch.content[1], dense
 
 
+class Normalised(nn.Module):
+    """The inputs scaled to length 1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.normalize(x, dim=1)
+
+
 def shifted(model: nn.Module) -> nn.Module:
     """A copy with other weights."""
     other = copy.deepcopy(model)
@@ -52,6 +59,21 @@ def test_the_divergence_of_features_is_the_relative_squared_error() -> None:
     assert dense.divergence(torch.zeros(20, 3), targets).item() == pytest.approx(1)
     expected = (shifted(model)(x) - model(x)).square().sum() / model(x).square().sum()
     torch.testing.assert_close(dense.divergence(shifted(model)(x), targets), expected)
+
+
+def test_vectors_of_length_one_are_features_and_others_are_classes() -> None:
+    """Half the squared distance of normalised embeddings is one minus their cosine."""
+    x, moved = numbers(20, 6), numbers(20, 6, seed=1)
+    model = Normalised()
+    targets, dense = labelled(model, [x])
+    expected = 2 * (1 - functional.cosine_similarity(x, moved).mean())
+    torch.testing.assert_close(dense.divergence(model(moved), targets), expected)
+    almost = functional.normalize(x)
+    almost[0] *= 1.1
+    targets, dense = labelled(nn.Identity(), [almost])
+    log_p0, log_p = almost.log_softmax(1), moved.log_softmax(1)
+    expected = (log_p0.exp() * (log_p0 - log_p)).sum(1).mean()
+    torch.testing.assert_close(dense.divergence(moved, targets), expected)
 
 
 def test_the_squares_of_the_rows_of_features_are_in_the_mean_the_divergence() -> None:

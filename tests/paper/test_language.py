@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.paper import language as module
+from chita.paper import text_bench as module
 from chita.paper.benchmark import Bench, run_benchmark
 from chita.paper.language import CONTENDERS, SPARSITIES, LanguageBench
-from chita.paper.language_layout import DENSE, language_rows, language_text
+from chita.paper.language_layout import language_rows, language_text
 from chita.paper.language_models import small, smollm, write_text
+from chita.paper.method_tables import DENSE
 from tests.paper.small import read_csv
 from tests.support.messages import naming
 from tests.support.pruning import seeded

@@ -23,7 +23,7 @@ from chita.paper.imagenet import QUICK as QUICK_IMAGENET
 from chita.paper.imagenet import ImageNetBench
 from chita.paper.language import LanguageBench
 from chita.paper.language_layout import TRAINED
-from chita.paper.language_models import small
+from chita.paper.language_models import small as small_language_model
 from chita.paper.networks import find_subjects
 from chita.paper.objective import Objective
 from chita.paper.recovery import QUICK_GROUPS, RecoveryBench
@@ -33,6 +33,8 @@ from chita.paper.runtime import Runtime
 from chita.paper.scale.benchmark import Scale
 from chita.paper.schedules import QUICK_SETTINGS as QUICK_STAGES
 from chita.paper.schedules import Schedules
+from chita.paper.sentence_encoders import small as small_encoder
+from chita.paper.sentences import SentenceBench, contenders
 from chita.paper.settings import quick_grid
 from chita.paper.stepsize import StepSize
 from chita.paper.table1 import Table1
@@ -94,8 +96,15 @@ BENCHMARKS = {
     "language": Sizes(
         LanguageBench(),
         LanguageBench(
-            (small,), (0.5, "2:4"), options={name: {"budget": "8 steps"} for name in TRAINED}
+            (small_language_model,),
+            (0.5, "2:4"),
+            options={name: {"budget": "8 steps"} for name in TRAINED},
         ),
+        seeds=1,
+    ),
+    "sentences": Sizes(
+        SentenceBench(),
+        SentenceBench((small_encoder,), (0.5, "2:4"), contenders(steps=8)),
         seeds=1,
     ),
     "imagenet": Sizes(ImageNetBench(), QUICK_IMAGENET, seeds=1),
@@ -118,14 +127,14 @@ def bench_command(
         typer.Option(
             min=1,
             help="Number of seeds: by default 5, 3 for gradual and recovery, 1 for imagenet, "
-            "for language and with --quick.",
+            "for language, for sentences and with --quick.",
         ),
     ] = None,
     quick: Annotated[
         bool,
         typer.Option(
             "--quick",
-            help="Use the embedded MLPNet, or a small language model, in a minute or two.",
+            help="Use the embedded MLPNet, or a small model of text, in a minute or two.",
         ),
     ] = False,
     device: Device = None,
@@ -139,7 +148,9 @@ def bench_command(
     ] = None,
     texts: Annotated[
         Path | None,
-        typer.Option(help="Folder of WikiText-2 (wiki.test.raw and valid.txt), for language."),
+        typer.Option(
+            help="Folder of WikiText-2 (wiki.test.raw and valid.txt), for language and sentences."
+        ),
     ] = None,
     imports: Imports = None,
     overwrite: Overwrite = False,

@@ -78,15 +78,23 @@ def read_tokens(path: Path, encode: Encode) -> Tokens:
     Raises:
         ChitaError: the file cannot be read, or is not UTF-8.
     """
+    return Tokens(str(path), torch.tensor(list(encode(read_text(path))), dtype=torch.int64))
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8.
+
+    Raises:
+        ChitaError: the file cannot be read, or is not UTF-8.
+    """
     try:
-        text = read_regular(path, _MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
+        return read_regular(path, _MOST_BYTES).decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
         raise ChitaError(f"cannot read the text {path}: {error}") from error
     except UnicodeDecodeError as error:
         raise ChitaError(
             f"{path} is not a text in UTF-8: byte {error.start} is invalid; convert it to UTF-8"
         ) from error
-    return Tokens(str(path), torch.tensor(list(encode(text)), dtype=torch.int64))
 
 
 def choose_sequences(sequences: Tensor, count: int, seed: int) -> Tensor:

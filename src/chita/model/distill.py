@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 MARGIN = 2.2  # docs/notes.md has the comparison
 TEMPERATURES = (4.0, 16.0)  # the lowest and the highest
 STORED_BYTES = 1 << 20  # larger answers to a sample are computed whenever they are used
+UNIT = 0.01  # the largest deviation of a length from 1, in half precision
 _MOST_IN_BATCH = 1 << 32  # sample numbers reserved for each given batch
 
 
@@ -58,8 +59,8 @@ def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[Inp
             read.
         batches: batches of inputs: a tensor, a tuple or list that starts with it, or a dict of
             keywords.
-        name: "distill" treats a tensor or logits as classes and other outputs as features;
-            "distill-mse" treats all outputs as features.
+        name: "distill" treats a tensor or logits as classes, and other outputs, numbers and
+            vectors of length 1 as features; "distill-mse" treats all outputs as features.
         seed: the seed of the random directions.
     """
     stream = InputStream(batches, seed, spec=InputSpec.of(model))
@@ -136,7 +137,7 @@ class Dense:
         outputs, answer, counted = self._answer(first)
         self.answer_bytes = answer.nbytes // first.size
         classes = answer.shape[-1]
-        self._squares = squares or features_of(outputs) is not None or classes == 1
+        self._squares = squares or features_of(outputs) is not None or _are_embeddings(answer)
         self._scale = float(_mean(answer.square().sum(-1), counted)) or 1.0
         what = "features" if self._squares else "classes"
         logger.info("distillation treats the model's answer as %d %s", classes, what)
@@ -239,6 +240,15 @@ class Dense:
             generator.manual_seed(_mixed(number + self._start))
             drawn.append(draw(shape, generator=generator))
         return torch.stack(drawn).to(answer)
+
+
+def _are_embeddings(answer: Tensor) -> bool:
+    """Return whether answers are single numbers or vectors of length 1, (..., d).
+
+    Logits do not have length 1 in all samples, but normalised embeddings do.
+    """
+    lengths = answer.detach().float().norm(dim=-1)
+    return answer.shape[-1] == 1 or bool((lengths - 1).abs().max() < UNIT)
 
 
 def _inputs(batch: Batch) -> tuple[Any, ...]:

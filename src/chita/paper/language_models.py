@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,17 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from chita.data.text import CONTEXT, SEQUENCES, Tokens, choose_sequences, read_tokens
-from chita.errors import ChitaError
 from chita.model.forward import device_of
-from chita.model.language import Sequences, sequence_batches
+from chita.model.language import Sequences, measure_perplexity, sequence_batches
 from chita.paper.small_language import random_words, write_small_llama
+from chita.paper.wikitext import wikitext_files
 from chita.references.huggingface_files import load_tokenizer
 from chita.references.huggingface_model import huggingface_network
 from chita.zoo.weights import get_weights
 
-logger = logging.getLogger(__name__)
-
-TEST_FILE, CALIBRATION_FILE = "wiki.test.raw", "valid.txt"  # of WikiText-2
 WRITTEN = 64  # the test sequences of a model that is measured on its own text
 SMALL, SMALL_WORDS, SMALL_CONTEXT = "small-llama", 3000, 32
 
@@ -76,9 +72,11 @@ class LanguageModel:
         chosen = choose_sequences(self.corpus.calibration, SEQUENCES, seed)
         return sequence_batches(model, chosen, self.name)
 
-    def test(self, model: nn.Module) -> list[Sequences]:
-        """Return batches of the sequences to measure on."""
-        return sequence_batches(model, self.corpus.test, self.name)
+    def measure(self, model: nn.Module) -> dict[str, Any]:
+        """Return the perplexity of the test sequences, and the number of their tokens."""
+        test = sequence_batches(model, self.corpus.test, self.name)
+        found = measure_perplexity(model, test)
+        return {"perplexity": found.perplexity, "tokens": found.tokens}
 
 
 def smollm(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
@@ -92,16 +90,11 @@ def smollm(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
     Raises:
         ChitaError: the files are missing, or the weights cannot be fetched.
     """
-    files = [None if texts is None else texts / name for name in (CALIBRATION_FILE, TEST_FILE)]
-    if not all(file is not None and file.is_file() for file in files):
-        raise ChitaError(
-            f"texts (--texts) must be a folder with {CALIBRATION_FILE} and {TEST_FILE} of "
-            f"WikiText-2, got {texts}"
-        )
+    files = wikitext_files(texts)
 
     def read(model: LanguageModel) -> Corpus:
         encode = load_tokenizer(model.folder)
-        found = (read_tokens(file, encode).sequences(CONTEXT) for file in files if file)
+        found = (read_tokens(file, encode).sequences(CONTEXT) for file in files)
         return Corpus(*found)
 
     return LanguageModel("smollm2-135m", get_weights("smollm2-135m"), place, read)

@@ -1,7 +1,8 @@
-"""A small random Llama with a tokenizer of bytes, for quick runs without any download."""
+"""A small random Llama and BERT with a tokenizer of bytes, for quick runs without any download."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,6 @@ SIZES: dict[str, Any] = {
     "intermediate_size": 64,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "max_position_embeddings": 64,
 }
 BYTES = 256
 WORDS = ("the", "river", "bank", "stone", "green", "light", "over", "under", "walks", "sings")
@@ -34,11 +33,38 @@ def write_small_llama(folder: Path, seed: int = 0) -> Path:
     """
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    config = LlamaConfig(vocab_size=BYTES, tie_word_embeddings=True, **SIZES)
+    config = LlamaConfig(
+        vocab_size=BYTES,
+        tie_word_embeddings=True,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        **SIZES,
+    )
+    return _write(folder, lambda: LlamaForCausalLM(config), seed)
+
+
+def write_small_bert(folder: Path, seed: int = 0) -> Path:
+    """Write a folder with a random BERT and a tokenizer whose tokens are bytes.
+
+    Args:
+        folder: the folder, which is created.
+        seed: the seed of the weights.
+
+    Returns:
+        The folder.
+    """
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=BYTES, max_position_embeddings=128, initializer_range=0.2, **SIZES
+    )
+    return _write(folder, lambda: BertModel(config, add_pooling_layer=False), seed)
+
+
+def _write(folder: Path, build: Callable[[], Any], seed: int) -> Path:
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(seed)
-        model: Any = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
-        model.save_pretrained(folder)
+        build().save_pretrained(folder)
     write_byte_tokenizer(folder)
     return folder
 

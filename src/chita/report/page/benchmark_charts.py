@@ -94,6 +94,10 @@ VIEWS: dict[str, tuple[View, ...]] = {  # in the order of the page
             where=lambda row: row.get("method") != "dense",
         ),
     ),
+    "sentences": (
+        View("Cosine to the dense embedding", "sparsity", ("cosine",), named=True),
+        View("Rank correlation of the similarities", "sparsity", ("rank_correlation",), named=True),
+    ),
     "recovery": _with_patterns("network", "images"),
     "imagenet": _with_patterns("network"),
     "objective": (
