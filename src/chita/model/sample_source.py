@@ -5,6 +5,7 @@ A rule on the keys of the samples decides which ones are held out: the same in e
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -174,6 +175,13 @@ class SampleSource:
         keys = [self._keys.of(batch) for batch in held_out]
         self.split = SampleSplit(excluded=torch.cat([torch.empty(0, dtype=torch.int64), *keys]))
         self._forget_count(unit)
+
+    def releasing(self, part: int) -> SampleSource:
+        """Return a source of the same samples that does not hold out one of the parts."""
+        other = copy.copy(self)
+        other.split = self.split.releasing(part)
+        other._counted, other._counted_all = 0, False
+        return other
 
     def _keep(self, count: int) -> int:
         """Replace the data by at most `count` samples of one pass, and return their number."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import torch
@@ -26,10 +26,12 @@ class SampleSplit:
     Attributes:
         bounds: part i has the keys from bounds[i - 1], or 0, up to bounds[i]; the rest follows.
         excluded: keys that belong neither to a part nor to the rest.
+        released: a part that belongs to the rest after all, if there is one.
     """
 
     bounds: tuple[int, ...] = ()
     excluded: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    released: int | None = None
 
     @property
     def rest(self) -> int:
@@ -39,7 +41,13 @@ class SampleSplit:
     def part_of(self, keys: Tensor) -> Tensor:
         """Return the part of each key, (samples,); -1 for excluded keys."""
         part = torch.bucketize(keys, torch.tensor(self.bounds, dtype=torch.int64), right=True)
+        if self.released is not None:
+            part.masked_fill_(part == self.released, self.rest)
         return part.masked_fill_(torch.isin(keys, self.excluded), -1)
+
+    def releasing(self, part: int) -> SampleSplit:
+        """Return a split in which a part belongs to the rest."""
+        return replace(self, released=part)
 
 
 NOTHING_HELD_OUT = SampleSplit()

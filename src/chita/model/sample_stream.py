@@ -139,6 +139,12 @@ class SampleStream:
         other._rewind()
         return other
 
+    def releasing(self, part: int) -> SampleStream:
+        """Return a new stream whose `take` also returns the samples of a part held out here."""
+        other = self.restarted()
+        other._source = self._source.releasing(part)
+        return other
+
     def _rewind(self) -> None:
         self._waiting: Iterator[Batch] = iter(())
         self._rest: Batch | None = None

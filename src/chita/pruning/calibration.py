@@ -22,6 +22,7 @@ from chita.model.sample_stream import SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.stage_policy import StagePolicy, policy_for
 
+CHOOSING = 0  # the number of the part to choose by; that to measure on follows
 CHOICE_SHARE = 0.15  # the largest fraction of the data to choose by
 MEASURE_SHARE = 0.1  # the largest fraction to measure on, up to the number of samples to choose by
 FLOOR_SHARE = 0.2  # with a floor, which must hold by a standard error
@@ -54,6 +55,12 @@ class Calibration:
     row_loss: Loss | None = None
     other: SampleStream | None = None
     trained_on: int = 0
+
+    def joined(self) -> Calibration:
+        """Return samples of A that include those to choose by, for use after the last choice."""
+        stream = self.stream.releasing(CHOOSING)
+        together = self.rows * self.batch + sum(piece.size for piece in self.held_out)
+        return replace(self, stream=stream, rows=stream.count(together) // self.batch, held_out=[])
 
 
 def calibrate(

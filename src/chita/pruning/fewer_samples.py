@@ -29,7 +29,7 @@ def fewer_samples(
         data: the samples.
         budget: the budget.
         sample_seconds: the seconds of a forward pass for one sample.
-        batch: m, if the user has given it.
+        batch: m, if the user or the method determines it.
     """
     affordable = budget.seconds / max(sample_seconds, 1e-9)  # infinite for a number of steps
     checked = max(CHECK_SHARE * affordable, LEAST_CHECKED)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import reached_weights
-from chita.curvature.source import LocalModel, SampledModel, no_rows
+from chita.curvature.source import CurvatureSource, LocalModel, SampledModel, no_rows
 from chita.model.arrays import InputSpec
 from chita.model.losses import Loss
 from chita.model.sample_stream import first_sample
@@ -82,7 +82,8 @@ class Setup:
         self.shape = Shape.of(model, weights)
         self.space = policy.candidates(data.rows, weights.size)
         self.division = self._divide()
-        self.curvature = self.method.curvature(self._sampled_model())
+        self.curvature = self.method.curvature(self._sampled_model(data))
+        self.final_curvature = self._final_curvature()
         self.held_out = self._choosing(data, config)
         self.measured = HeldOut(model, weights, data.measured, data.loss, ranks, data.batch)
         self.floor = None if config.floor is None else FloorCheck(self.measured, config.floor)
@@ -99,8 +100,8 @@ class Setup:
         if not (config.recovers and data.held_out):
             return data
         seconds = self.ranks.from_first(self._choosing(data, config).sample_seconds)
-        budget = parse_budget("budget", config.budget)
-        return fewer_samples(data, budget, seconds, batch=config.batch)
+        batch = config.batch if policy_for(config).adapts_batch else data.batch
+        return fewer_samples(data, parse_budget("budget", config.budget), seconds, batch=batch)
 
     def _choosing(self, data: Calibration, config: PruneConfig) -> HeldOut:
         """Return the samples to choose by; a choice among trainings has their arithmetic."""
@@ -123,9 +124,22 @@ class Setup:
         block_size = self.space.first.apply(base).block_size
         return Division(ranks, Layout(weights.sizes, block_size, self.supports.units))
 
-    def _sampled_model(self) -> SampledModel:
+    def _final_curvature(self) -> CurvatureSource | None:
+        """Return the source for the last solve of all, which uses the samples to choose by as well.
+
+        It is None without such a solve. Only sweeps have one: their inputs come from all samples.
+        After a solve, training and the search for a floor still choose by these samples, and those
+        of `held_out=` never enter a solve.
+        """
+        config, data = self.config, self.calibration
+        chooses = config.recovers or config.floor is not None or data.other is not None
+        if not data.held_out or chooses or not self.method.curvature.by_block:
+            return None
+        return self.method.curvature(self._sampled_model(data.joined()))
+
+    def _sampled_model(self, data: Calibration) -> SampledModel:
         """Return the model and the samples, from which the curvature source computes A."""
-        data, weights = self.calibration, self.weights
+        weights = self.weights
         return SampledModel(
             self.model,
             weights,
@@ -138,7 +152,7 @@ class Setup:
             ranks=self.division.ranks,
             count_rows=self.forecast.count_rows,
             store=choose_store(
-                self.policy, self.supports, self.division, self.space, weights, self._rows
+                self.policy, self.supports, self.division, self.space, weights, self._rows(data)
             ),
         )
 
@@ -167,10 +181,9 @@ class Setup:
             ranks=self.ranks,
         )
 
-    @property
-    def _rows(self) -> int:
-        """The rows of A."""
-        return self.method.curvature.matrix_rows(self.calibration.rows, self.weights.size)
+    def _rows(self, data: Calibration) -> int:
+        """Return the rows of A."""
+        return self.method.curvature.matrix_rows(data.rows, self.weights.size)
 
     def describe(self, stages: int) -> tuple[str, str]:
         """Describe the size of a run with this many stages, and how to make it shorter."""
@@ -182,7 +195,7 @@ class Setup:
             shorter = "fewer stages or samples make"
         parts = [f"{p:,} weights", f"{samples:,} samples", f"{stages} stages"]
         if self.method.curvature.uses_gradients:
-            size = self._rows * p * ENTRY
+            size = self._rows(data) * p * ENTRY
             parts.append(f"{format_bytes(min(size, self.config.memory_bytes or size))} for A")
         return ", ".join(parts), f"{shorter} it shorter"
 

@@ -55,8 +55,30 @@ class Swept:
         self.jitter = max(self.jitter, solution.jitter)
 
 
+@dataclass
+class Measured:
+    """What has been measured for the sweeps of a stage so far.
+
+    Attributes:
+        seconds: the time of all gradients and forward passes.
+        loss: the mean calibration loss before the stage; None without gradients.
+        sample_gradients: the number of samples whose gradients were computed.
+    """
+
+    seconds: float = 0.0
+    loss: float | None = None
+    sample_gradients: int = 0
+
+    @contextmanager
+    def timing(self) -> Iterator[None]:
+        """Add the time of some work."""
+        began = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - began
+
+
 class Sweep:
-    """The sweeps of one stage.
+    """Sweeps over the network with the same samples.
 
     Args:
         sections: the sections of the network.
@@ -66,9 +88,7 @@ class Sweep:
         counts: how many weights each layer keeps, by name.
         report: called as sweeps proceed.
         stage: the number of the stage, for messages.
-
-    Attributes:
-        measure_seconds: the time of all forward passes so far.
+        measured: counts the time of all forward passes.
     """
 
     def __init__(
@@ -80,11 +100,11 @@ class Sweep:
         counts: Mapping[str, int],
         report: Report,
         stage: int,
+        measured: Measured,
     ) -> None:
         self._sections, self._weights, self._samples = sections, weights, samples
         self._solver, self._counts, self._report = solver, counts, report
-        self._stage = stage
-        self.measure_seconds, self._finished = 0.0, 0
+        self._stage, self._measured, self._finished = stage, measured, 0
         self._by_name = {weight.name: weight for weight in weights}
 
     @torch.no_grad()
@@ -108,11 +128,11 @@ class Sweep:
             for number in range(sections.last + 1):
                 self._tell(number, swept)
                 for group in sections.groups[number]:
-                    with self._measuring():
+                    with self._measured.timing():
                         moments = group_moments(replay, number, group, self._samples)
                     self._solve(number, moments, swept, formulation, ridge)
                 if number < sections.last:
-                    with self._measuring():
+                    with self._measured.timing():
                         self._samples.advance(replay, number)
         self._finished += 1
         return swept
@@ -145,9 +165,3 @@ class Sweep:
         number, last = section + 1, self._sections.last + 1
         done = self._finished + swept.pruned / self._weights.size
         self._report(f"block {number} of {last}", done)
-
-    @contextmanager
-    def _measuring(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.measure_seconds += time.perf_counter() - began

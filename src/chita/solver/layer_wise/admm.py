@@ -27,7 +27,7 @@ FIRST = 0.1  # the first rho
 EVERY = 5  # iterations with the same rho
 GROWTH = 1.12  # of rho after them: about 2 % in each iteration
 MOST = 60  # values of rho
-SETTLED = 5e-4  # the share of the support that may still change within one value at the end
+SETTLED = 5e-3  # the share of the support that may still change within one value at the end
 
 
 def admm(layer: Layer) -> tuple[Tensor, Tensor]:
@@ -43,13 +43,15 @@ def admm(layer: Layer) -> tuple[Tensor, Tensor]:
     z, u, rho = w0 * kept, torch.zeros_like(w0), FIRST
     for _ in range(MOST):
         before, inverse = kept, curvature.inverse(rho)
-        for _ in range(EVERY):
-            x = w0 + inverse(torch.add(slope, z - u - w0, alpha=rho))
-            moved = x + u
-            kept = nearby.pick(moved)
-            z = moved * kept
+        for step in range(EVERY):
+            moved = inverse((z - u).sub_(w0).mul_(rho).add_(slope)).add_(w0).add_(u)  # X + U
+            if step < EVERY - 1:
+                z = nearby.shrink(moved)
+            else:
+                kept = nearby.pick(moved)
+                z = moved * kept
             u = moved - z
-        if int((kept ^ before).sum()) <= SETTLED * layer.k:
+        if int((kept ^ before).count_nonzero()) <= SETTLED * layer.k:
             break
         rho, u = rho * GROWTH, u / GROWTH
     return z / curvature.scale, kept

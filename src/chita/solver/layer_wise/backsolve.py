@@ -8,17 +8,20 @@ conjugate gradients solve to the end.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from chita.solver.backsolve import damped_solve
 from chita.solver.layer_wise.layer import Layer
-from chita.solver.layer_wise.row_systems import System, system_of
+from chita.solver.layer_wise.row_systems import System, rows_of, system_of
 
-ROUNDS = 5  # of iterative refinement, after which the rows that are left are factorised
+ROUNDS = 3  # of iterative refinement, after which the rows that are left are factorised
 STEPS = 60  # of conjugate gradients in a round
 LAST_STEPS = 1000  # in float64, for rows that gradients couple, instead of the factorisation
 CHECK = 10  # steps between two checks of the residuals
+FEWER = 0.75  # the share of the rows that are left at which the others are put aside
 # The energy norm of the error, relative to that of W0, at which a row counts as solved: the error
 # of the objective is its square.
 EXACT = {torch.float32: 1e-4, torch.float64: 1e-12}
@@ -79,20 +82,50 @@ def conjugate_gradients(
         allowed: for each independent system the squared residual, in the norm of the
             preconditioner, at which it is solved; None to take all steps.
     """
-    tiny = torch.finfo(right.dtype).tiny
-    y, residual = torch.zeros_like(right), right
-    direction = system.conditioned(residual)
-    energy = system.total(residual * direction)
+    direction = system.conditioned(right)
+    energy = system.total(right * direction)
+    start = Progress(torch.zeros_like(right), right.clone(), direction, energy)
+    return _descend(system, start, steps, allowed)
+
+
+class Progress(NamedTuple):
+    """The state of conjugate gradients, (groups, rows, i) each, and (groups, rows, 1) the energy.
+
+    Attributes:
+        y: the present solutions.
+        residual: their residuals.
+        direction: the next directions.
+        energy: the squared norm of each residual.
+    """
+
+    y: Tensor
+    residual: Tensor
+    direction: Tensor
+    energy: Tensor
+
+
+def _descend(system: System, at: Progress, steps: int, allowed: Tensor | None) -> Tensor:
+    """Take steps of conjugate gradients, and go on without the rows that are solved."""
+    y, residual, direction, energy = at
+    tiny = torch.finfo(y.dtype).tiny
     for step in range(steps):
-        if allowed is not None and step % CHECK == 0 and bool((energy <= allowed).all()):
-            break
+        if allowed is not None and step % CHECK == 0:
+            left = energy > allowed
+            most = int(left.sum(1).max())
+            if not most:
+                break
+            if most <= FEWER * left.shape[1]:
+                rows = left.byte().sort(dim=1, descending=True, stable=True).indices[:, :most]
+                at = Progress(*(rows_of(each, rows) for each in (y, residual, direction, energy)))
+                found = _descend(system.of(rows), at, steps - step, rows_of(allowed, rows))
+                return y.scatter(1, rows.expand_as(found), found)
         image = system.product(direction)
         length = energy / system.total(direction * image).clamp_min(tiny)
-        y = torch.addcmul(y, length, direction)
-        residual = torch.addcmul(residual, length, image, value=-1)
+        y.addcmul_(length, direction)
+        residual.addcmul_(length, image, value=-1)
         conditioned = system.conditioned(residual)
         after = system.total(residual * conditioned)
-        direction = torch.addcmul(conditioned, after / energy.clamp_min(tiny), direction)
+        direction = conditioned.addcmul_(after / energy.clamp_min(tiny), direction)
         energy = after
     return y
 
@@ -111,14 +144,16 @@ def factorise(hessian: Tensor, right: Tensor, mask: Tensor) -> Tensor:
     if size == 0:
         return torch.zeros_like(right)
     solutions = torch.zeros_like(right)
+    padded = hessian.new_zeros(len(hessian) + 1, len(hessian) + 1)  # the last column is zero
+    padded[:-1, :-1] = hessian
     at_once = max(1, WORKSPACE // (8 * size * size))
     for start in range(0, len(mask), at_once):
         part = slice(start, start + at_once)
         inside, columns = mask[part].to(torch.int8).sort(dim=1, descending=True, stable=True)
-        columns, real = columns[:, :size], inside[:, :size].double()
-        systems = hessian[columns[:, :, None], columns[:, None, :]]
-        systems *= real[:, :, None] * real[:, None, :]
-        systems.diagonal(dim1=1, dim2=2).add_(1 - real)
+        columns, real = columns[:, :size], inside[:, :size].bool()
+        filled = columns.where(real, len(hessian))
+        systems = padded[filled[:, :, None], filled[:, None, :]]
+        systems.diagonal(dim1=1, dim2=2).add_(~real)
         found, _ = damped_solve(systems, 0.0, right[part].gather(1, columns) * real)
         solutions[part] = torch.zeros_like(right[part]).scatter_(1, columns, found)
     return solutions

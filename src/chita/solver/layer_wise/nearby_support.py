@@ -1,11 +1,14 @@
 """The k largest entries of matrices that change a little from one to the next.
 
 The k-th largest magnitude of a whole layer takes longer to find than a product with H. Between two
-iterations it moves little, so that it is searched for among the entries near its last value.
+iterations it moves little, so that it is searched for among the entries near its last value. About
+k entries suffice between two exact supports: a step of Newton's method on the number of entries
+above a threshold takes a tenth of the time.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from chita.solver.constraints.constraint import keep_from
@@ -24,6 +27,7 @@ class NearbySupport:
     def __init__(self, layer: Layer) -> None:
         self._layer = layer
         self._threshold: Tensor | None = None
+        self._near = 0  # the entries in the band around it
 
     def pick(self, scores: Tensor) -> Tensor:
         """Return the mask of the largest |scores|: what `Layer.pick` returns, up to ties."""
@@ -34,13 +38,26 @@ class NearbySupport:
         self._threshold = self._find(magnitude)
         return keep_from(magnitude, self._threshold, layer.k).view_as(scores)
 
+    def shrink(self, scores: Tensor) -> Tensor:
+        """Return a matrix with about k of its largest entries, and zero elsewhere.
+
+        For a pattern, these are the entries of `pick`.
+        """
+        if self._threshold is None:
+            return scores * self.pick(scores)
+        surplus = int((scores.abs() >= self._threshold).count_nonzero()) - self._layer.k
+        if 2 * abs(surplus) > self._near:  # the threshold leaves the band
+            return scores * self.pick(scores)
+        self._threshold *= 1 + 2 * BAND * surplus / max(self._near, 1)
+        return torch.hardshrink(scores, float(self._threshold))
+
     def _find(self, magnitude: Tensor) -> Tensor:
         """Return the k-th largest magnitude, a scalar tensor."""
         if self._threshold is not None:
             low, high = self._threshold * (1 - BAND), self._threshold * (1 + BAND)
             above = magnitude > high
             near = magnitude[(magnitude >= low) & ~above]
-            wanted = self._layer.k - int(above.sum())
+            wanted, self._near = self._layer.k - int(above.count_nonzero()), len(near)
             if 0 < wanted <= len(near):
                 return near.kthvalue(len(near) - wanted + 1).values
         return magnitude.kthvalue(len(magnitude) - self._layer.k + 1).values

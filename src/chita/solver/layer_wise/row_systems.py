@@ -27,6 +27,9 @@ class System(Protocol):
     def total(self, x: Tensor) -> Tensor:
         """Return the sum of x over the weights of each independent system."""
 
+    def of(self, rows: Tensor) -> System:
+        """Return the system of some rows, (groups, rows, 1), without the other ones."""
+
 
 class IndependentRows:
     """H_SS for each row, preconditioned by the diagonal of H.
@@ -41,13 +44,16 @@ class IndependentRows:
         self._inverse = 1 / hessian.diagonal(dim1=1, dim2=2)[:, None]
 
     def product(self, y: Tensor) -> Tensor:
-        return (y @ self._hessian) * self._mask
+        return (y @ self._hessian).mul_(self._mask)
 
     def conditioned(self, residual: Tensor) -> Tensor:
         return residual * self._inverse
 
     def total(self, x: Tensor) -> Tensor:
         return x.sum(-1, keepdim=True)
+
+    def of(self, rows: Tensor) -> System:
+        return IndependentRows(self._hessian, rows_of(self._mask, rows))
 
 
 class CoupledRows:
@@ -68,13 +74,21 @@ class CoupledRows:
 
     def product(self, y: Tensor) -> Tensor:
         coupled = self._gradients.adjoint(self._gradients.forward(y))
-        return (y @ self._hessian + coupled) * self._mask
+        return (y @ self._hessian).add_(coupled).mul_(self._mask)
 
     def conditioned(self, residual: Tensor) -> Tensor:
         return self._woodbury(residual)
 
     def total(self, x: Tensor) -> Tensor:
         return x.sum().view(1, 1, 1)
+
+    def of(self, rows: Tensor) -> System:
+        return self  # all rows form one system
+
+
+def rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    """Return some rows, (groups, rows, 1), of x, (groups, all rows, i)."""
+    return x.take_along_dim(rows, dim=1)
 
 
 def system_of(layer: Layer, mask: Tensor, dtype: torch.dtype | None = None) -> System:
