@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def write_small_llama(folder: Path, seed: int = 0) -> Path:
         max_position_embeddings=64,
         **SIZES,
     )
-    return _write(folder, lambda: LlamaForCausalLM(config), seed)
+    return _write(folder, partial(LlamaForCausalLM, config), seed)
 
 
 def write_small_bert(folder: Path, seed: int = 0) -> Path:
@@ -58,7 +59,7 @@ def write_small_bert(folder: Path, seed: int = 0) -> Path:
     config = BertConfig(
         vocab_size=BYTES, max_position_embeddings=128, initializer_range=0.2, **SIZES
     )
-    return _write(folder, lambda: BertModel(config, add_pooling_layer=False), seed)
+    return _write(folder, partial(BertModel, config, add_pooling_layer=False), seed)
 
 
 def _write(folder: Path, build: Callable[[], Any], seed: int) -> Path:
