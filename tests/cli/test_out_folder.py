@@ -294,12 +294,3 @@ def test_a_run_is_not_packed_in_place(run: Path) -> None:
         invoke("pack", run, run / "model.safetensors")
     invoke("pack", run, run / "packed.safetensors")
     invoke("inspect", run)
-
-
-def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_bytes(b"content")
-    for out in (file, file / "run"):
-        with pytest.raises(ChitaError, match=naming("--out", "folder", str(out), str(file))):
-            invoke(*PRUNE, "--sparsity", "0.5", "--out", out)
-    assert file.read_bytes() == b"content"

@@ -1,7 +1,10 @@
+"""The folders of runs."""
+
+from __future__ import annotations
+
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,6 @@ from safetensors.torch import load_file
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.files import run_folder
-from chita.files.folder_lock import lock
 from chita.files.run_folder import (
     CONFIG_FILE,
     EPOCH_FILE,
@@ -37,8 +38,8 @@ from chita.files.run_folder import (
     writing_to,
 )
 from chita.files.run_manifest import Manifest
-from chita.files.single_file import adding_file, prepare_file
 from tests.support.messages import naming
+from tests.support.runs import finished_run
 
 
 def test_folder_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -47,21 +48,12 @@ def test_folder_is_made_with_its_parents(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(ChitaError, match=naming(str(tmp_path / "file" / "run"))):
-        prepare_folder(tmp_path / "file" / "run")
-
-
-def test_a_file_has_the_name_of_its_kind_and_a_folder_to_be_in(tmp_path: Path) -> None:
-    prepare_file(tmp_path / "model.onnx", ".onnx")
-    assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ChitaError, match=naming(str(tmp_path / "new"), "model.onnx")):
-        prepare_file(tmp_path / "new" / "model.onnx", ".onnx")
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "folder.onnx").mkdir()
-    for wrong in (tmp_path / "model.pt", tmp_path / "folder.onnx"):
-        with pytest.raises(ChitaError, match=naming(".onnx", str(wrong))):
-            prepare_file(wrong, ".onnx")
+    file = tmp_path / "file"
+    file.write_bytes(b"content")
+    for out in (file, file / "run"):
+        with pytest.raises(ChitaError, match=naming("--out", "folder", str(out), str(file))):
+            prepare_folder(out)
+    assert file.read_bytes() == b"content"
 
 
 def test_all_of_a_run_can_be_read_again(tmp_path: Path) -> None:
@@ -76,14 +68,6 @@ def test_all_of_a_run_can_be_read_again(tmp_path: Path) -> None:
     assert told == {**config, "include": ["a*", "b*"]}
     assert list(told) == list(config)
     assert json.loads((tmp_path / "result.json").read_text()) == {"accuracy": 97.5}
-
-
-def finished_run(folder: Path) -> None:
-    """A finished run, with the parts that it could be resumed from."""
-    with writing_to(folder):
-        (folder / STAGE_FILE).write_bytes(b"stages")
-        with replacing(folder) as new:
-            write_run(new, nn.Linear(3, 2), {}, config={"network": "mlpnet"}, record={"stages": []})
 
 
 def check(folder: Path, *, overwrite: bool = False, inputs: tuple[Path, ...] = ()) -> None:
@@ -178,16 +162,6 @@ def test_a_damaged_or_missing_file_is_refused(name: str, tmp_path: Path) -> None
     assert verified(path) == path
 
 
-def test_a_file_of_a_run_is_no_place_for_another(tmp_path: Path) -> None:
-    finished_run(tmp_path)
-    for name in (MODEL_FILE, STAGE_FILE):
-        with pytest.raises(ChitaError, match=naming(str(tmp_path / name))):
-            prepare_file(tmp_path / name, ".safetensors")
-    with pytest.raises(ChitaError, match=naming(str(tmp_path / "run.json"))):
-        prepare_file(tmp_path / "run.json", ".json")
-    prepare_file(tmp_path / "packed.safetensors", ".safetensors")
-
-
 def test_unfinished_parts_of_another_command_are_not_given_up(tmp_path: Path) -> None:
     (tmp_path / EPOCH_FILE).write_bytes(b"epochs")
     check_other_parts(tmp_path, kept=EPOCH_FILE)
@@ -198,34 +172,6 @@ def test_unfinished_parts_of_another_command_are_not_given_up(tmp_path: Path) ->
     assert (tmp_path / EPOCH_FILE).exists()
     discard_parts(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_page_is_not_added_to_a_run_that_begins_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run may begin, and be killed, just before the page is written."""
-    finished_run(tmp_path)
-
-    def lock_late(folder: Path) -> AbstractContextManager[None]:
-        start_run(folder)
-        return lock(folder)
-
-    monkeypatch.setattr(run_folder, "lock", lock_late)
-    page = tmp_path / "report.html"
-    with pytest.raises(ChitaError, match=naming(str(tmp_path), "--resume")), adding_file(page):
-        page.write_text("page")  # pragma: no cover  # not reached
-    assert not page.exists()
-
-
-def test_a_page_is_added_to_a_finished_run(tmp_path: Path) -> None:
-    finished_run(tmp_path)
-    page = tmp_path / "report.html"
-    with adding_file(page):
-        page.write_text("page")
-    assert verified(page) == page
-    page.write_text("another")
-    with pytest.raises(ChitaError, match=naming(str(page), "run.json")):
-        verified(page)
 
 
 def test_a_file_that_a_run_replaces_while_it_is_checked(

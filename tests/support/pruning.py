@@ -17,6 +17,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 Snapshot = dict[str, Tensor]
 
 STAGED = ("chita++", "auto")  # take 60 stages, unless told otherwise
+METHODS = ["magnitude", "chita-cd", "chita-bso", "chita++", "auto"]
 
 
 class Again:
