@@ -42,34 +42,62 @@ class RelativeAdam:
     """
 
     def __init__(self, scales: Mapping[nn.Parameter, Tensor]) -> None:
-        self.parameters = list(scales)
-        self._values = [_precise(parameter) for parameter in self.parameters]
-        self._scales = list(scales.values())
-        self._means = [torch.zeros_like(value) for value in self._values]
-        self._squares = [torch.zeros_like(value) for value in self._values]
+        alike: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
+        for parameter in scales:
+            alike.setdefault((_precise(parameter).dtype, parameter.device), []).append(parameter)
+        self._vectors = [
+            _Vector(found, torch.cat([scales[parameter].flatten() for parameter in found]))
+            for found in alike.values()
+        ]
         self._steps = 0
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
         """Update the parameters by their gradients."""
         self._steps += 1
-        gradients = [self._gradient(number) for number in range(len(self.parameters))]
-        torch._foreach_lerp_(self._means, gradients, 1 - BETA1)
-        torch._foreach_mul_(self._squares, BETA2)
-        torch._foreach_addcmul_(self._squares, gradients, gradients, 1 - BETA2)
-        sizes = torch._foreach_sqrt(self._squares)
-        torch._foreach_div_(sizes, math.sqrt(1 - BETA2**self._steps))
-        torch._foreach_add_(sizes, LEAST_SIZE)
-        steps = torch._foreach_div(self._means, sizes)
-        torch._foreach_mul_(steps, self._scales)
-        torch._foreach_add_(self._values, steps, alpha=-rate / (1 - BETA1**self._steps))
-        for parameter, value in zip(self.parameters, self._values, strict=True):
+        for vector in self._vectors:
+            vector.step(rate, self._steps)
+
+
+class _Vector:
+    """Parameters of one precision and device, whose state is one vector.
+
+    A network has many small parameters. Kernels for each of them, or for lists of them, take longer
+    to launch than to run.
+
+    Args:
+        parameters: the parameters.
+        scale: the scale of each entry, (size,).
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], scale: Tensor) -> None:
+        self._parameters, self._scale = parameters, scale
+        self._values = [_precise(parameter) for parameter in parameters]
+        self._sizes = [parameter.numel() for parameter in parameters]
+        self._mean, self._square = torch.zeros_like(scale), torch.zeros_like(scale)
+
+    def step(self, rate: float, number: int) -> None:
+        """Make the step of this number, from 1."""
+        gradient = torch.cat([self._gradient(each).flatten() for each in self._parameters])
+        self._mean.lerp_(gradient, 1 - BETA1)
+        self._square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+        size = torch.sqrt(self._square, out=gradient)
+        size.div_(math.sqrt(1 - BETA2**number)).add_(LEAST_SIZE)
+        change = torch.div(self._mean, size, out=size).mul_(self._scale)
+        parts = [
+            part.view_as(value)
+            for part, value in zip(torch.split(change, self._sizes), self._values, strict=True)
+        ]
+        torch._foreach_add_(self._values, parts, alpha=-rate / (1 - BETA1**number))
+        for parameter, value in zip(self._parameters, self._values, strict=True):
             if value.data_ptr() != parameter.data_ptr():
                 parameter.copy_(value)
 
-    def _gradient(self, number: int) -> Tensor:
-        gradient, value = self.parameters[number].grad, self._values[number]
-        return torch.zeros_like(value) if gradient is None else gradient.to(value.dtype)
+    def _gradient(self, parameter: nn.Parameter) -> Tensor:
+        """Return the gradient in the precision of the state; zero without one."""
+        if parameter.grad is None:
+            return torch.zeros_like(parameter, dtype=self._scale.dtype)
+        return parameter.grad.to(self._scale.dtype)
 
 
 def _precise(parameter: nn.Parameter) -> Tensor:
