@@ -164,7 +164,7 @@ def test_a_model_that_fails_on_its_inputs(error: Exception, parts: list[str]) ->
         def forward(self, x: Any) -> Any:
             raise error
 
-    with pytest.raises(ChitaError, match=naming("model", "inputs", (1, 6), *parts)):
+    with pytest.raises(ChitaError, match=naming("model", "inputs", 6, *parts)):
         chita.prune(Failing(nn.Linear(6, 3)), cut(points(60), 10), sparsity=0.5, progress=False)
 
 
