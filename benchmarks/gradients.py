@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
 from chita.deploy.timing import timed
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.zoo import NETWORKS
 

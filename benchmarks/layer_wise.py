@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from chita.curvature.layer_inputs import input_moments
 from chita.deploy.timing import timed
 from chita.methods import get_method
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.pattern import parse_pattern

@@ -23,7 +23,7 @@ from rich.table import Table
 from chita.curvature.fisher import gradient_matrix
 from chita.deploy.timing import timed
 from chita.files.checkpoint import load_checkpoint
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.backsolve import backsolve
 from chita.solver.coordinate_descent import CoordinateDescent

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from chita.pruning.config import PruneConfig
     from chita.pruning.prune import prune
     from chita.pruning.recovery.recover import recover
-    from chita.pruning.recovery.recover_result import RecoverResult
+    from chita.pruning.recovery.result import RecoverResult
     from chita.pruning.result import PruneResult
     from chita.pruning.sensitivity import SensitivityResult, sensitivity
     from chita.solver import Options, Solution, solve
@@ -74,7 +74,7 @@ _MODULES = {
     "chita.pruning.config": ("PruneConfig",),
     "chita.pruning.prune": ("prune",),
     "chita.pruning.recovery.recover": ("recover",),
-    "chita.pruning.recovery.recover_result": ("RecoverResult",),
+    "chita.pruning.recovery.result": ("RecoverResult",),
     "chita.pruning.result": ("PruneResult",),
     "chita.pruning.sensitivity": ("SensitivityResult", "sensitivity"),
     "chita.solver": ("Options", "Solution", "solve"),

@@ -18,8 +18,8 @@ from torch import nn
 import chita
 from chita.cli.shared_options import read_loss
 from chita.files.checkpoint import save_checkpoint
-from chita.model.batch import map_tensors, tensors_of
 from chita.model.forward import call, evaluating
+from chita.model.samples.batch import map_tensors, tensors_of
 from chita.zoo.example import example_inputs
 from chita.zoo.given_network import find_network
 from chita.zoo.trained import open_trained

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from chita import PruneConfig
 from chita.cli.app import app
 from chita.cli.prune_options import flag_of
-from chita.pruning.option_declaration import options_of
+from chita.pruning.options.declaration import options_of
 
 
 def shown(text: str) -> str:

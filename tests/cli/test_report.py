@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from chita.cli.app import app
 from chita.errors import ChitaError
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_declaration import defaults_of
+from chita.pruning.options.declaration import defaults_of
 from tests.report.page.folders import write_gradual, write_recover
 from tests.support.messages import naming, says
 

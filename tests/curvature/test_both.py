@@ -9,7 +9,7 @@ from chita.curvature import both
 from chita.curvature.both import InputsAndGradients, with_inputs
 from chita.curvature.fisher import Fisher
 from chita.curvature.source import LocalModel
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.layer_wise.gradient_part import GradientPart

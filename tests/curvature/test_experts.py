@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.fisher import gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import brute_force
 

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
 from chita.errors import ChitaError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.in_memory import Demand, HeldTarget, Target
 from chita.solver.matrix.recomputed import WindowTarget

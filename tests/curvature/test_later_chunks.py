@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.in_memory import Demand, HeldTarget, Store
 from chita.solver.matrix.recomputed import WindowTarget

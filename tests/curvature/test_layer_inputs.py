@@ -16,7 +16,7 @@ from torch.nn import functional
 from chita.curvature.layer_inputs import input_moments
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import head, labels, normal
 from tests.support.messages import naming

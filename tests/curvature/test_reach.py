@@ -14,7 +14,7 @@ import chita
 from chita import ChitaError, PruneResult
 from chita.curvature.gradient_rows import unreached
 from chita.gradual import GradualPruner
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import labels, normal
 from tests.support.messages import naming

@@ -17,7 +17,7 @@ from chita.curvature import (
     SampledModel,
 )
 from chita.model.distill import distilled
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.support.pruning import cut, points, tiny
 

@@ -13,7 +13,7 @@ import chita
 from chita.curvature.fisher import gradient_matrix
 from chita.gradual import GradualPruner
 from chita.gradual.rivals.rigl import RigL
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import brute_force, labels
 from tests.gradual.training import sgd, small_plan

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import Gradients, gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Patterns, Weights
 from tests.support.messages import says
 

@@ -22,7 +22,7 @@ from chita.methods import BUILT_IN, METHODS, get_method, registry
 from chita.methods.chita import CHITA_BSO
 from chita.methods.magnitude import MAGNITUDE
 from chita.methods.obd import OBD
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.paper.settings import RIDGES, Setting, paper_grid, quick_grid
 from chita.paper.table1 import Table1

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import chita
 from chita import ChitaError, PruneResult
 from chita.curvature import gradient_matrix
-from chita.model.arrays import InputSpec
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.auto.candidates import SHARES
 from tests.pruning.block_by_block.networks import build, inputs_of

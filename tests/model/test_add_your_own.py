@@ -20,7 +20,7 @@ from chita.errors import ChitaError
 from chita.model import layers
 from chita.model.counts import multiply_adds
 from chita.model.hooks import NotSeparableError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights, weight_axes
 from tests.curvature.truth import Messages, assert_right, labels, normal
 from tests.support.messages import naming, says

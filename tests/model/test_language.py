@@ -14,11 +14,11 @@ import chita
 from chita.curvature import gradient_rows
 from chita.errors import ChitaError
 from chita.model import distill, token_models
-from chita.model.arrays import InputSpec
-from chita.model.batch import parse_batch
 from chita.model.distill import Unanswered, distilled
 from chita.model.language import check_context, measure_perplexity, sequence_batches
 from chita.model.losses import mean_loss
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import parse_batch
 from chita.model.score import Metric
 from tests.support.messages import naming
 from tests.support.pruning import seeded

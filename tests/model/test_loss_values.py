@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError
-from chita.model.batch import parse_batch
 from chita.model.losses import cross_entropy, mean_loss, part_losses
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.batch import parse_batch
+from chita.model.samples.stream import SampleStream
 from tests.curvature.truth import labels, normal
 from tests.support.messages import says
 

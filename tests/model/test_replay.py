@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch
 from chita.model.hooks import returning
 from chita.model.replay import Replay, StopPassError
+from chita.model.samples.batch import Batch
 from tests.support.pruning import numbers, seeded
 
 

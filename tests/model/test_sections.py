@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.curvature.layer_inputs import measurable_layers
-from chita.model.batch import Batch
+from chita.model.samples.batch import Batch
 from chita.model.sections import MOST_GROUPS, Sections, find_sections
 from chita.model.weights import Weights
 from tests.support.pruning import numbers, seeded

@@ -5,7 +5,7 @@ import pytest
 from chita import PruneConfig
 from chita.methods import METHODS
 from chita.paper.settings import CHITA_RIDGES, Setting, paper_grid, version_key
-from chita.pruning.option_declaration import options_of
+from chita.pruning.options.declaration import options_of
 
 CHITA = Setting("chita-bso", 1e-3, batch=1, samples=1000)
 

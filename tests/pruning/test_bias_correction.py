@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from chita import ChitaError
-from chita.model.batch import Batch
+from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.repair import DenseMeans, correct_biases
 from tests.support.messages import naming

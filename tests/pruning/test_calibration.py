@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
 
 from chita import ChitaError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
 from tests.support.messages import naming, says

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chita.model.batch import Batch
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.batch import Batch
+from chita.model.samples.stream import SampleStream
 from chita.pruning.budget import BUDGETS, parse_budget
 from chita.pruning.calibration import Calibration
 from chita.pruning.fewer_samples import LEAST_CHECKED, fewer_samples

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from chita import ChitaError
-from chita.model.batch import parse_batch
+from chita.model.samples.batch import parse_batch
 from chita.model.weights import Weights
 from chita.pruning.floor import Floor, FloorCheck, accuracy_error
 from chita.pruning.held_out import HeldOut, Measurement

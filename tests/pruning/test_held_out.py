@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.model.batch import Batch, parse_batch
+from chita.model.samples.batch import Batch, parse_batch
 from chita.model.weights import Weights
 from chita.pruning.held_out import HALF, SCREENING_LEAST, SCREENING_PART, HeldOut, PartLosses
 from chita.solver.ranks import ALONE, Ranks

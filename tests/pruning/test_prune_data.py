@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from chita.model.sample_batches import SIZE
+from chita.model.samples.batches import SIZE
 from tests.support.given_forms import (
     BATCHES,
     EXPECTED,

@@ -14,9 +14,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import chita
 from chita.model.accuracy import accuracy
-from chita.model.arrays import InputSpec
-from chita.model.batch import parse_batch
-from chita.model.sample_batches import SIZE
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import parse_batch
+from chita.model.samples.batches import SIZE
 from tests.pruning.test_resume_data import interrupted, resume
 from tests.support.given_forms import (
     BATCHES,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
 from tests.support.messages import naming

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import chita
 from chita.curvature.fisher import gradient_matrix
 from chita.errors import ChitaError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import chita
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig

@@ -15,7 +15,7 @@ from chita import PruneResult
 from chita.curvature.fisher import gradient_matrix
 from chita.errors import ChitaError
 from chita.model.distill import distilled
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import Messages
 from tests.support.messages import naming

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import chita
 from chita.curvature.fisher import gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from tests.curvature.truth import Messages, brute_force
 from tests.support.pruning import numbers, seeded

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig

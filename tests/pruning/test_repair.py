@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from chita import zoo
-from chita.model.batch import Batch
 from chita.model.batch_norm import reestimate_batch_norm
+from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.held_out import PartLosses
 from chita.pruning.repair import BATCH_NORM, BIASES, DenseMeans, repair

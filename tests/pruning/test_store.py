@@ -17,7 +17,7 @@ from torch import nn
 
 from chita import ChitaError
 from chita.methods import get_method
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.stage_problem import Formulation
 from chita.pruning.storage import SOLVES, plan_work

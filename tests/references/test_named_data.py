@@ -12,8 +12,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from chita.errors import ChitaError
-from chita.model.sample_keys import is_indexed, known_size, order_is_fixed, repeats_samples
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.keys import is_indexed, known_size, order_is_fixed, repeats_samples
+from chita.model.samples.stream import SampleStream
 from chita.references.samples import load_samples
 from tests.support.command import invoke
 from tests.support.messages import naming

@@ -7,7 +7,7 @@ import torch
 
 import chita
 from chita.curvature.fisher import gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.iht_active_set import shrink_support
 from chita.solver.problem import Problem

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from chita.model.sample_batches import SIZE
+from chita.model.samples.batches import SIZE
 from tests.support.pruning import (
     Pairs,
     Snapshot,

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import chita
 from chita import PruneResult
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.pruning.calibration import divide_samples
 from chita.pruning.config import PruneConfig
 

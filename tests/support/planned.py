@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from chita.pruning.config import PruneConfig
-from chita.pruning.recovery.stages import StageRecovery
+from chita.pruning.recovery.stage_recovery import StageRecovery
 from chita.pruning.setup import Setup
 from tests.support.guarded import fit
 from tests.support.pruning import cut, points, tiny

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
 from chita.model.distill import Dense
+from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.model.weights import Weights
 from chita.pruning.recovery.objective import RecoveryTask, distillation

@@ -39,8 +39,8 @@ from chita.model.forward import device_of
 from chita.model.score import Metric
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.config import PruneConfig, resolve_config
-from chita.pruning.option_declaration import defaults_of
-from chita.pruning.option_text import read_shares
+from chita.pruning.options.declaration import defaults_of
+from chita.pruning.options.text import read_shares
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.resume import StageFile

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_declaration import Option, options_of
+from chita.pruning.options.declaration import Option, options_of
 
 
 def with_prune_options(

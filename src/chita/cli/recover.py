@@ -38,12 +38,12 @@ from chita.files.run_folder import (
     start_run,
     write_run,
 )
-from chita.model.fingerprint import fingerprint
 from chita.model.masks import masks_of
 from chita.model.named_losses import DISTILL, resolve_loss
+from chita.model.samples.fingerprint import fingerprint
 from chita.model.score import Metric, Score
 from chita.pruning.budget import WHAT, parse_budget
-from chita.pruning.option_text import read_budget
+from chita.pruning.options.text import read_budget
 from chita.pruning.recovery.recover import recover
 from chita.report.console import show, show_json
 from chita.zoo import Network

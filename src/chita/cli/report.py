@@ -11,7 +11,7 @@ from chita.cli.shared_options import OverwriteFile
 from chita.files.run_folder import PAGE_FILE
 from chita.files.single_file import check_new
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_declaration import defaults_of
+from chita.pruning.options.declaration import defaults_of
 from chita.report.console import show
 from chita.report.page.render import is_page, write_page
 

@@ -18,7 +18,7 @@ import yaml
 from chita.errors import ChitaError
 from chita.files.run_folder import CONFIG_FILE, is_of_earlier_run
 from chita.files.yaml_file import read_yaml
-from chita.pruning.option_declaration import check_names
+from chita.pruning.options.declaration import check_names
 
 SUFFIXES = (".yaml", ".yml")
 FILE = "FILE"  # the metavar of an option whose file may be a part of the settings file

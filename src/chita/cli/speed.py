@@ -25,8 +25,8 @@ from chita.deploy.speed import comparison_table, measure_speed
 from chita.errors import ChitaError
 from chita.files.atomic import write_json
 from chita.files.single_file import check_new, prepare_file
-from chita.model.batch import map_tensors
-from chita.pruning.option_text import read_sparsity_text
+from chita.model.samples.batch import map_tensors
+from chita.pruning.options.text import read_sparsity_text
 from chita.pruning.random_mask import apply_random_mask
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar

@@ -22,12 +22,12 @@ from chita.curvature.gradient_rows import (
 from chita.curvature.self_check import self_check
 from chita.curvature.source import CountRows, CurvatureSource, LocalModel
 from chita.errors import ChitaError
-from chita.model.batch import Batch, bytes_of, tensors_of
 from chita.model.forward import differentiable, evaluating
 from chita.model.hooks import owners
-from chita.model.ignored_labels import ignored_hint
 from chita.model.losses import Loss
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.batch import Batch, bytes_of, tensors_of
+from chita.model.samples.ignored_labels import ignored_hint
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.division import share_rows
 from chita.solver.matrix.gradient_matrix import GradientMatrix

@@ -17,10 +17,10 @@ from chita.curvature.per_sample.any_layer import any_layer
 from chita.curvature.per_sample.registry import is_built_in, rule_for
 from chita.curvature.weight_uses import known_weights
 from chita.errors import ChitaError, describe_error
-from chita.model.batch import Batch, copied, tensors_of
 from chita.model.forward import differentiable, evaluating, logits_of, run_model
 from chita.model.hooks import Call, NotSeparableError, Owner, captured
 from chita.model.losses import Loss, batch_loss, row_losses
+from chita.model.samples.batch import Batch, copied, tensors_of
 from chita.model.weights import Weight, Weights
 from chita.solver.matrix.in_memory import Place
 

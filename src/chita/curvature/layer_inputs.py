@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from chita.curvature.source import CurvatureSource, LocalModel, no_rows
 from chita.errors import ChitaError
-from chita.model.batch import Batch
 from chita.model.forward import attention_mask, device_of, evaluating
 from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
 from chita.model.layers import kind_of
 from chita.model.losses import Loss, batch_loss
 from chita.model.replay import Replay, StopPassError
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.batch import Batch
+from chita.model.samples.stream import SampleStream
 from chita.model.sections import Group
 from chita.model.token_models import has_decoder
 from chita.model.weights import Weight, Weights, weight_axes

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import Chunk, plain_row, seen_outputs
 from chita.curvature.per_sample.linear import BLOCK, GPU_BLOCK
-from chita.model.batch import Batch, map_tensors
 from chita.model.forward import run_model
 from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
+from chita.model.samples.batch import Batch, map_tensors
 from chita.solver.matrix.in_memory import Place
 
 FLOOR = 1e-3  # relative to the norm over all weights; smaller gradients are rounding errors

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.model.losses import Loss
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.in_memory import HeldMatrix, HeldTarget, Store

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.model.fingerprint import fingerprint
+from chita.model.samples.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from chita.data.dataset import TensorData
 from chita.errors import ChitaError
-from chita.model.batch import Batch, join, tensors_of
-from chita.model.given_data import read_batches
+from chita.model.samples.batch import Batch, join, tensors_of
+from chita.model.samples.given_data import read_batches
 
 
 def gather_samples(name: str, model: nn.Module, given: Any) -> TensorData:

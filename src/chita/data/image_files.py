@@ -18,7 +18,7 @@ from chita.data.dataset import Augmentation
 from chita.data.decode import decode
 from chita.data.preprocessing import Preprocessing
 from chita.errors import ChitaError
-from chita.model.fingerprint import fingerprint
+from chita.model.samples.fingerprint import fingerprint
 
 logger = logging.getLogger(__name__)
 

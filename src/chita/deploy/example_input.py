@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, describe_error
-from chita.model.batch import describe, tensors_of
 from chita.model.forward import Example, call
+from chita.model.samples.batch import describe, tensors_of
 
 
 def difference(found: Any, wanted: Any) -> float:

@@ -19,9 +19,9 @@ from chita.deploy.example_input import check_example, difference, rounding
 from chita.errors import ChitaError
 from chita.files.atomic import as_path, write_whole
 from chita.files.single_file import prepare_file
-from chita.model.batch import map_tensors, tensors_of
 from chita.model.checks import check_module, check_not_sharded
 from chita.model.forward import Example, evaluating, unwrapped
+from chita.model.samples.batch import map_tensors, tensors_of
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -17,7 +17,7 @@ from chita.files.regular import open_regular
 from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import EPOCH_FILE
 from chita.gradual.history import EpochRow
-from chita.model.fingerprint import fingerprint
+from chita.model.samples.fingerprint import fingerprint
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
 from chita.model.distill import Dense
+from chita.model.samples.batch import Batch
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]  # (outputs, inputs, labels) -> a scalar
 

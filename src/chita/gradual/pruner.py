@@ -17,13 +17,13 @@ from chita.gradual.mask import Mask
 from chita.gradual.schedules import PruningSchedule, check_sparsities
 from chita.gradual.sparsifier import Sparsifier
 from chita.model.checks import check_model
-from chita.model.fingerprint import fingerprint
 from chita.model.forward import unwrapped
 from chita.model.losses import Loss
 from chita.model.masks import apply_masks
 from chita.model.named_losses import resolve_loss
+from chita.model.samples.fingerprint import fingerprint
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_declaration import check_names, options_of
+from chita.pruning.options.declaration import check_names, options_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.pruning.supports import choose_weights

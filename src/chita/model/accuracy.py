@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.arrays import IGNORED
-from chita.model.batch import describe
 from chita.model.forward import device_of, evaluating, logits_of
-from chita.model.given_data import read_batches
 from chita.model.losses import labels_for
+from chita.model.samples.arrays import IGNORED
+from chita.model.samples.batch import describe
+from chita.model.samples.given_data import read_batches
 from chita.solver.ranks import ALONE, Ranks
 
 

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch
 from chita.model.forward import device_of, modes_restored
-from chita.model.given_data import read_inputs
 from chita.model.layers import batch_norm_layers
+from chita.model.samples.batch import Batch
+from chita.model.samples.given_data import read_inputs
 
 
 @torch.no_grad()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from chita.model.batch import Batch, copied
 from chita.model.forward import unwrapped
 from chita.model.hooks import Args, Keywords, Owner, first_input, watching
+from chita.model.samples.batch import Batch, copied
 
 
 class LayerCall(NamedTuple):

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import copied
 from chita.model.forward import Example, call, evaluating
 from chita.model.hooks import Args, Keywords, first_input, watching
 from chita.model.layers import kind_of
+from chita.model.samples.batch import copied
 
 logger = logging.getLogger(__name__)
 

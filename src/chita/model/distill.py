@@ -35,12 +35,12 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.arrays import InputSpec
-from chita.model.batch import Batch, map_tensors, parse_inputs, tensors_of
 from chita.model.forward import answer_of, attention_mask, device_of, features_of
-from chita.model.given_data import are_inputs_alone
 from chita.model.named_losses import DISTILL
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import Batch, map_tensors, parse_inputs, tensors_of
+from chita.model.samples.given_data import are_inputs_alone
+from chita.model.samples.stream import SampleStream
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from chita.model.batch import copied, tensors_of
+from chita.model.samples.batch import copied, tensors_of
 from chita.model.weights import Weight
 
 Args = tuple[Any, ...]

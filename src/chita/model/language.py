@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_count, require
-from chita.model.arrays import InputSpec
-from chita.model.batch import parse_batch
 from chita.model.forward import device_of, evaluating
 from chita.model.losses import batch_loss
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import parse_batch
 from chita.model.token_models import longest_context, predicts_tokens, vocabulary_of
 
 SIZE = 16  # the most sequences in a batch

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError
-from chita.model.arrays import IGNORED, InputSpec
-from chita.model.batch import MISFITS, Batch, copied, map_tensors, tensors_of
 from chita.model.forward import device_of, evaluating, logits_of
-from chita.model.given_data import read_batches
-from chita.model.ignored_labels import with_labels
+from chita.model.samples.arrays import IGNORED, InputSpec
+from chita.model.samples.batch import MISFITS, Batch, copied, map_tensors, tensors_of
+from chita.model.samples.given_data import read_batches
+from chita.model.samples.ignored_labels import with_labels
 
 Loss = Callable[[Any, Any], Tensor]
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError, closest
-from chita.model.arrays import IGNORED
 from chita.model.forward import logits_of
 from chita.model.losses import Loss, cross_entropy, labels_for
+from chita.model.samples.arrays import IGNORED
 
 DISTILL, DISTILL_MSE = "distill", "distill-mse"  # these compare with the outputs of a dense network
 DISTILLED = (DISTILL, DISTILL_MSE)

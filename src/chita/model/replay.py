@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import nn
 
-from chita.model.batch import Batch
 from chita.model.forward import unwrapped
 from chita.model.hooks import Args, Keywords, returning, watching
+from chita.model.samples.batch import Batch
 
 
 class StopPassError(Exception):

@@ -12,9 +12,9 @@ from chita.errors import ChitaError
 from chita.model.accuracy import accuracy, count_right
 from chita.model.distill import distilled
 from chita.model.forward import device_of, evaluating
-from chita.model.given_data import are_inputs_alone, read_batches
 from chita.model.losses import Loss, mean_loss
 from chita.model.named_losses import DISTILL, DISTILLED, resolve_loss
+from chita.model.samples.given_data import are_inputs_alone, read_batches
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, bytes_of, tensors_of
 from chita.model.call_trace import CallTrace, trace_calls
 from chita.model.forward import evaluating
 from chita.model.hooks import Owner
 from chita.model.layers import kind_of, linear_columns
 from chita.model.replay import Replay
+from chita.model.samples.batch import Batch, bytes_of, tensors_of
 from chita.model.weights import Weight
 
 MOST_GROUPS = 8  # in a section: each group takes a forward pass of a part of the section

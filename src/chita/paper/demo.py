@@ -14,7 +14,7 @@ from chita.files.atomic import write_json
 from chita.files.run_folder import PAGE_FILE, replacing, write_run
 from chita.model.accuracy import accuracy
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_declaration import defaults_of
+from chita.pruning.options.declaration import defaults_of
 from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.report.console import show

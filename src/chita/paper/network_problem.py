@@ -13,7 +13,7 @@ from chita.curvature.fisher import Fisher
 from chita.curvature.source import CurvatureSource, LocalModel, SampledModel
 from chita.errors import ChitaError
 from chita.methods import Method
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Patterns, Weights
 from chita.paper.networks import Subject
 from chita.pruning.config import kept_weights

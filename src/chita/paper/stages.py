@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from torch import nn
 
 from chita.methods import METHODS
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.paper.network_problem import NetworkProblem
 from chita.paper.networks import Subject
 

@@ -14,11 +14,11 @@ from typing import Any
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.model.arrays import InputSpec
-from chita.model.batch import Batch
 from chita.model.distill import InputStream, distilled
 from chita.model.losses import Loss, ignored_label
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import Batch
+from chita.model.samples.stream import SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.stage_policy import StagePolicy, policy_for
 

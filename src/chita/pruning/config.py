@@ -13,10 +13,11 @@ from chita.methods import Method, get_method, methods_where
 from chita.model.named_losses import DISTILLED
 from chita.pruning.allocation import GLOBAL
 from chita.pruning.floor import Floor, highest_sparsity
-from chita.pruning.option_declaration import add_options, check_names, check_values, options_of
-from chita.pruning.option_text import AUTO
-from chita.pruning.options import BALANCED
-from chita.pruning.run_options import RunOptions
+from chita.pruning.options.declaration import add_options, check_names, check_values, options_of
+from chita.pruning.options.method import BALANCED, PruneOptions
+from chita.pruning.options.run import RunOptions
+from chita.pruning.options.support import SupportOptions
+from chita.pruning.options.text import AUTO
 from chita.pruning.schedule import sparsities
 from chita.solver.constraints.pattern import NM, Pattern, parse_pattern, read_sparsity
 from chita.solver.matrix.memory import parse_bytes
@@ -26,7 +27,7 @@ SCHEDULE = "polynomial"
 
 
 @dataclass(frozen=True)
-class PruneConfig(RunOptions):
+class PruneConfig(RunOptions, SupportOptions, PruneOptions):
     """The options of `chita.prune`, checked when the object is created.
 
     Pass it to `chita.prune(model, batches, config)`; `dataclasses.replace` returns a copy with

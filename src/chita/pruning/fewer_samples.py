@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chita.model.batch import first_samples
+from chita.model.samples.batch import first_samples
 from chita.pruning.budget import Budget
 from chita.pruning.calibration import Calibration
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from chita.model.accuracy import accuracy
-from chita.model.batch import Batch, first_samples
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.forward import device_of
 from chita.model.losses import Loss, part_losses
+from chita.model.samples.batch import Batch, first_samples
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks
 

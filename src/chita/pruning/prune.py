@@ -20,7 +20,7 @@ from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties
 from chita.pruning.config import PruneConfig, resolve_config
 from chita.pruning.forecast import Forecast
-from chita.pruning.option_declaration import add_options
+from chita.pruning.options.declaration import add_options
 from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.pruning.setup import Setup

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.methods import methods_where
-from chita.model.batch import Batch, map_tensors, tensors_of
-from chita.model.fingerprint import fingerprint
+from chita.model.samples.batch import Batch, map_tensors, tensors_of
+from chita.model.samples.fingerprint import fingerprint
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig

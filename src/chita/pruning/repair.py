@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch
 from chita.model.batch_norm import reestimate_batch_norm
 from chita.model.forward import device_of, evaluating
 from chita.model.hooks import Args, Keywords, owners, watching
 from chita.model.layers import batch_norm_layers, channel_dim
+from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses

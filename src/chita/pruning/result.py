@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
 from chita.model.counts import Counts, count
+from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import Measurement

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from chita.files.atomic import write_whole
 from chita.files.resumable import ResumableRun, StoredRun
 from chita.files.run_folder import STAGE_FILE
-from chita.model.fingerprint import fingerprint
-from chita.model.sample_split import NOTHING_HELD_OUT, SampleSplit
-from chita.model.sample_stream import Place, SampleStream
+from chita.model.samples.fingerprint import fingerprint
+from chita.model.samples.split import NOTHING_HELD_OUT, SampleSplit
+from chita.model.samples.stream import Place, SampleStream
 from chita.pruning.config import PruneConfig
 from chita.pruning.result_rows import StageRow
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import reached_weights
 from chita.curvature.source import CurvatureSource, LocalModel, SampledModel, no_rows
-from chita.model.arrays import InputSpec
 from chita.model.losses import Loss
-from chita.model.sample_stream import first_sample
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.stream import first_sample
 from chita.pruning.budget import parse_budget
 from chita.pruning.calibration import Calibration, calibrate
 from chita.pruning.config import PruneConfig
@@ -28,7 +28,7 @@ from chita.pruning.rank_agreement import (
     agreed_ranks,
 )
 from chita.pruning.recovery.planning import FORWARD, first_estimate
-from chita.pruning.recovery.stages import StageRecovery
+from chita.pruning.recovery.stage_recovery import StageRecovery
 from chita.pruning.repair import dense_means
 from chita.pruning.stage_policy import policy_for
 from chita.pruning.stage_problem import Shape, StageProblem

@@ -16,9 +16,9 @@ from chita.pruning.auto.candidates import Trial
 from chita.pruning.auto.stage_choice import Solvable, StageChoice
 from chita.pruning.auto.tournament import Tournament
 from chita.pruning.held_out import Measurement
-from chita.pruning.option_text import AUTO
+from chita.pruning.options.text import AUTO
 from chita.pruning.rank_agreement import copy_from_first
-from chita.pruning.recovery.recovery import Recovered
+from chita.pruning.recovery.guarded_training import Recovered
 from chita.pruning.result_rows import StageRow
 from chita.pruning.setup import Setup
 from chita.pruning.stage_problem import StageProblem

@@ -21,8 +21,8 @@ from chita.pruning.auto.tournament import Tournament
 from chita.pruning.budget import parse_budget
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf
-from chita.pruning.option_text import AUTO
-from chita.pruning.options import BATCH
+from chita.pruning.options.method import BATCH
+from chita.pruning.options.text import AUTO
 from chita.pruning.schedule import StagePath
 from chita.pruning.stage_problem import Formulation
 from chita.solver.matrix.memory import ENTRY

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from chita.model.arrays import is_array
+from chita.model.samples.arrays import is_array
 from chita.references.call import failing_as
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.model.arrays import LABELS
-from chita.model.batch import map_tensors
 from chita.model.forward import Example
-from chita.model.given_data import read_inputs
+from chita.model.samples.arrays import LABELS
+from chita.model.samples.batch import map_tensors
+from chita.model.samples.given_data import read_inputs
 from chita.zoo.networks import Network
 from chita.zoo.trained import Trained
 

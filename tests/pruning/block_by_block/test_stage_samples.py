@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from chita.model.batch import Batch
+from chita.model.samples.batch import Batch
 from chita.pruning.block_by_block.stage_samples import StageSamples
 from chita.pruning.block_by_block.stored_pieces import OnDisk
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from chita.model.batch import Batch
+from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery.augmentation import can_mix, new_inputs
 

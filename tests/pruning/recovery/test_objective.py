@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from chita.model.batch import Batch
 from chita.model.distill import Dense
+from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery.objective import (
     DISTILL,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from chita.model.batch import Batch
+from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery import pool as pool_module
 from chita.pruning.recovery.pool import BATCH, LEAST_BATCH, SamplePool, read_pool

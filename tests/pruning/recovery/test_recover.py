@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader, TensorDataset
 import chita
 from chita.errors import ChitaError
 from chita.model.weights import Weights
-from chita.pruning.recovery import recovery as recovery_module
-from chita.pruning.recovery.recover_result import RecoverResult
+from chita.pruning.recovery import guarded_training as recovery_module
+from chita.pruning.recovery.result import RecoverResult
 from tests.support.clock import StepClock
 from tests.support.gloo import on_ranks
 from tests.support.guarded import accuracy_of, fit

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch, tensors_of
 from chita.model.fast_arithmetic import LEAST_CAST
+from chita.model.samples.batch import Batch, tensors_of
 from chita.pruning.recovery.step import RecoveryStep
 from tests.support.pruning import numbers, points, seeded, tiny
 from tests.support.recovering import Tokens, halved, padded, task_of

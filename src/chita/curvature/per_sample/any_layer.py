@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.func import functional_call
 
 from chita.curvature.per_sample.registry import Piece, by_row
-from chita.model.batch import map_tensors
 from chita.model.hooks import Call, NotSeparableError
+from chita.model.samples.batch import map_tensors
 
 
 def any_layer(call: Call, gradient: Tensor, rows: int) -> Iterator[Piece]:

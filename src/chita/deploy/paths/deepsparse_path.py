@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita.deploy.paths.exported import Exported, Path, require_package
 from chita.errors import ChitaError, describe_error
-from chita.model.batch import tensors_of
+from chita.model.samples.batch import tensors_of
 
 INSTALL = (
     "with Python 3.10 or 3.11, pip install deepsparse==1.8.0 'numpy<2', then "

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from chita.deploy.paths.exported import Exported, Path, require_package
 from chita.errors import ChitaError, describe_error
-from chita.model.batch import tensors_of
+from chita.model.samples.batch import tensors_of
 
 
 def openvino_path(exported: Exported) -> Path:

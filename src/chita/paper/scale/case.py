@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita import zoo
 from chita.curvature.fisher import gradient_matrix
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from chita.solver.algorithm import Layout

@@ -14,7 +14,7 @@ from itertools import product
 from typing import Any, ClassVar, NamedTuple
 
 from chita.pruning.config import PruneConfig
-from chita.pruning.option_text import AUTO
+from chita.pruning.options.text import AUTO
 from chita.pruning.stage_problem import Formulation
 
 SHARES = (0.5, 1.0, 0.75, 0.25, 0.0)  # t, for layer_share="auto"

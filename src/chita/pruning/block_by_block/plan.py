@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, bytes_of
 from chita.model.layers import Axes
+from chita.model.samples.batch import Batch, bytes_of
 from chita.model.sections import Group, Sections
 from chita.pruning.block_by_block.stage_samples import StageSamples
 from chita.pruning.block_by_block.stored_pieces import InMemory, OnDisk

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from chita.model.batch import Batch
 from chita.model.forward import device_of
 from chita.model.replay import Replay
+from chita.model.samples.batch import Batch
 from chita.pruning.block_by_block.stored_pieces import StoredPieces
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
-from chita.model.batch import copied
+from chita.model.samples.batch import copied
 from chita.solver.matrix.plan import temporary_folder
 
 

@@ -1,1 +1,1 @@
-"""Recovery: train what is left of a pruned network to give the dense network's outputs."""
+"""Recovery: train the remaining weights of a pruned network to give the dense outputs again."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from chita.model.batch import Batch, join
+from chita.model.samples.batch import Batch, join
 
 COLOURS = 3
 

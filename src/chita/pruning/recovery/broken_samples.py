@@ -7,10 +7,10 @@ import logging
 from torch import nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch
-from chita.model.ignored_labels import ignored_hint
 from chita.model.losses import Loss, part_losses
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.batch import Batch
+from chita.model.samples.ignored_labels import ignored_hint
+from chita.model.samples.stream import SampleStream
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.batch import Batch, join, tensors_of
 from chita.model.distill import Dense
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
+from chita.model.samples.batch import Batch, join, tensors_of
 from chita.pruning.recovery.augmentation import can_mix, new_inputs
 from chita.pruning.recovery.pool import SamplePool, read_pool
 from chita.pruning.recovery.step import Objective

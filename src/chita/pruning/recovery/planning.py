@@ -15,7 +15,7 @@ from chita.pruning.budget import Budget, Costs, Plan, divide_steps, parse_budget
 from chita.pruning.config import SCHEDULE, PruneConfig
 from chita.pruning.held_out import LossesOf
 from chita.pruning.recovery.pool import LEAST_BATCH, SamplePool, batch_size
-from chita.pruning.recovery.rate import LEAST_TEST_STEPS, RATES, steps_of_test
+from chita.pruning.recovery.range_test import LEAST_TEST_STEPS, RATES, steps_of_test
 from chita.pruning.schedule import sparsities
 from chita.solver.ranks import Ranks
 

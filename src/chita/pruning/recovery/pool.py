@@ -9,7 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from chita.model.batch import Batch, bytes_of, differ_in_shape, join, tensors_of
+from chita.model.samples.batch import Batch, bytes_of, differ_in_shape, join, tensors_of
 from chita.solver.matrix.memory import format_bytes, free_bytes
 from chita.solver.ranks import ALONE, Ranks
 

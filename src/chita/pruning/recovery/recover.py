@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_seed, require, require_bools
-from chita.model.arrays import InputSpec
-from chita.model.batch import Batch, first_samples
 from chita.model.checks import check_model, check_module
 from chita.model.distill import Dense, InputStream
 from chita.model.forward import answer_of, evaluating, unwrapped
 from chita.model.losses import Loss, ignored_label
 from chita.model.masks import apply_masks, check_masks
 from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import Batch, first_samples
+from chita.model.samples.stream import SampleStream
 from chita.model.ties import merged_ties
 from chita.model.weights import Weights
 from chita.pruning.budget import Budget, Costs, parse_budget
@@ -34,11 +34,11 @@ from chita.pruning.rank_agreement import (
     agree_on_options,
 )
 from chita.pruning.recovery.broken_samples import check_samples
+from chita.pruning.recovery.guarded_training import GuardedTraining
 from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
 from chita.pruning.recovery.pool import SamplePool
-from chita.pruning.recovery.rate import SLOWEST, steps_of_test
-from chita.pruning.recovery.recover_result import RecoverResult
-from chita.pruning.recovery.recovery import Recovery
+from chita.pruning.recovery.range_test import SLOWEST, steps_of_test
+from chita.pruning.recovery.result import RecoverResult
 from chita.pruning.recovery.training import RecoveryTraining
 from chita.report.progress import run_bar
 from chita.solver.precision import without_autocast
@@ -183,7 +183,7 @@ def _prepare(
     ranks: Ranks,
     *,
     sync: bool,
-) -> tuple[Recovery, RecoveryTask, Callable[[], None]]:
+) -> tuple[GuardedTraining, RecoveryTask, Callable[[], None]]:
     """Divide the samples, and return the recovery, what it trains on, and a check of the samples.
 
     The check raises an error if the loss of a sample is not finite.
@@ -217,7 +217,7 @@ def _prepare(
     training = RecoveryTraining(model, trained, task, ranks=ranks, seed=seed)
     held_out = HeldOut(model, weights, held, held_out_loss, ranks, fast=True)
     check = partial(check_samples, model, stream, held_out_loss, task.pool.samples)
-    return Recovery(model, weights, training, held_out.losses_now), task, check
+    return GuardedTraining(model, weights, training, held_out.losses_now), task, check
 
 
 def _hold_out(stream: SampleStream) -> list[Batch]:
@@ -236,7 +236,7 @@ def _hold_out(stream: SampleStream) -> list[Batch]:
 
 
 def _measure(
-    recovery: Recovery,
+    recovery: GuardedTraining,
     weights: Weights,
     pool: SamplePool,
     limits: Budget,

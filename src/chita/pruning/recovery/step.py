@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from chita.model.batch import Batch, map_tensors
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.forward import device_of
+from chita.model.samples.batch import Batch, map_tensors
 from chita.model.training_step import TrainingStep
 
 Objective = Callable[[nn.Module, Batch], Tensor]  # the loss of a batch, a scalar

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from chita.model.batch import Batch, tensors_of
 from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
+from chita.model.samples.batch import Batch, tensors_of
 from chita.model.seeds import drawing, generator_of, seed_of
 from chita.model.training_step import Pass, average, average_gradients, fastest
 from chita.pruning.recovery.objective import RecoveryTask

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_function_or_none, is_seed, require
 from chita.model.accuracy import count_right
-from chita.model.arrays import InputSpec
-from chita.model.batch import Batch
 from chita.model.checks import check_model
 from chita.model.distill import default_loss, distilled
 from chita.model.forward import convolution_trials
 from chita.model.losses import Loss, cross_entropy, ignored_label, mean_loss
 from chita.model.named_losses import DISTILLED, resolve_loss
-from chita.model.sample_stream import SampleStream
+from chita.model.samples.arrays import InputSpec
+from chita.model.samples.batch import Batch
+from chita.model.samples.stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite
 from chita.pruning.config import kept_weights
-from chita.pruning.options import count
+from chita.pruning.options.method import count
 from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
 from chita.solver.constraints.constraint import hard_threshold
 from chita.solver.precision import without_autocast

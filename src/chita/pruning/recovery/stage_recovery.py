@@ -1,0 +1,296 @@
+"""Recovery of a run of `chita.prune`: its samples, its plan, and the training of each stage."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from chita.errors import ChitaError
+from chita.model.losses import Loss
+from chita.model.named_losses import DISTILL_MSE
+from chita.model.samples.batch import first_samples
+from chita.model.weights import Weights
+from chita.pruning.budget import Costs, Plan, parse_budget
+from chita.pruning.calibration import Calibration
+from chita.pruning.config import PruneConfig
+from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
+from chita.pruning.recovery.broken_samples import check_samples
+from chita.pruning.recovery.guarded_training import GuardedTraining, Recovered
+from chita.pruning.recovery.objective import tasks_for, treats_as_features
+from chita.pruning.recovery.planning import Clock, Pace, Planner
+from chita.pruning.recovery.range_test import SLOWEST
+from chita.pruning.recovery.snapshot import Snapshot
+from chita.pruning.recovery.training import Progress, RecoveryTraining
+from chita.solver.ranks import Ranks
+
+logger = logging.getLogger(__name__)
+
+SLOWER = 3.0  # divides the rate after a training that did not help
+FASTER = 1.5  # multiplies it after one that did, up to the rate of the plan
+AGAIN = 0.3  # the share of its steps with which the last training is repeated
+
+
+class StageRecovery:
+    """The training of one run, which follows a plan.
+
+    Args:
+        model: the model before pruning, which is the teacher.
+        weights: its prunable weights.
+        data: the samples of the run.
+        loss: the user's loss function, if there is one.
+        config: the options of the run.
+        held_out: samples that guard the training.
+        ranks: the ranks that share each batch.
+
+    Attributes:
+        samples: the number of samples that are trained on.
+        task: the name of the task that is trained on.
+        rate: the rate of the next training.
+        plan: the plan; None before `make_plan` or `load_state`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        weights: Weights,
+        data: Calibration,
+        loss: Loss | None,
+        config: PruneConfig,
+        *,
+        held_out: HeldOut,
+        ranks: Ranks,
+    ) -> None:
+        first = data.stream.sample
+        assert first is not None  # calibration has read samples
+        squares = config.loss == DISTILL_MSE or treats_as_features(first, loss)
+        most = parse_budget("budget", config.budget).samples
+        tasks = tasks_for(
+            model,
+            lambda: first_samples(data.stream.one_pass(), most),
+            first,
+            data.loss,
+            squares=squares,
+            labelled=not config.distills,
+            at_once=data.at_once,
+            place=weights.device,
+        )
+        self._model, self._config = model, config
+        pruned = [weight.parameter for weight in weights]
+        self._by_task = {
+            task.name: GuardedTraining(
+                model,
+                weights,
+                RecoveryTraining(model, pruned, task, ranks=ranks, seed=config.seed),
+                held_out.losses_now,
+            )
+            for task in tasks
+        }
+        self._losses = held_out.losses
+        self._data = data
+        self.samples = tasks[0].pool.samples
+        self._planner = Planner(config, tasks[0].pool, held_out.screening_losses, ranks)
+        self.task = tasks[0].name
+        self.rate = SLOWEST
+        self._costs: Costs | None = None  # unknown in a run that was resumed
+        self._pace: Pace | None = None  # unknown before the second stage of this call
+        self._started: Clock | None = None  # at the first stage of this call
+        self._taken = 0  # training steps since then
+        self._full: Plan  # the plan at that time, without reductions
+        self.plan: Plan | None = None
+
+    @property
+    def _recovery(self) -> GuardedTraining:
+        return self._by_task[self.task]
+
+    @property
+    def planned(self) -> Plan:
+        """The plan, which exists from `make_plan` or `load_state` on."""
+        assert self.plan is not None
+        return self.plan
+
+    def make_plan(
+        self,
+        pruned_to: Callable[[float], Tensor],
+        *,
+        entrants: int,
+        began: float,
+        expect: Callable[[float], None],
+    ) -> None:
+        """Find the first sparsity and the rate, and divide the budget among the stages.
+
+        Args:
+            pruned_to: sparsity -> the weights, pruned by their size without an update, (p,).
+            entrants: the candidates that are compared after some training.
+            began: when the run began, by `time.perf_counter`.
+            expect: called with an estimate of the remaining time after each test of a rate.
+
+        Raises:
+            ChitaError: the budget does not suffice for one step, or no rate gives a finite loss.
+        """
+        self._planner.find_sparsities(pruned_to)
+        w = pruned_to(self._planner.tested)
+
+        def tested() -> None:
+            expect(self._planner.expected(self._measured_costs(entrants), began))
+
+        seconds, before = self._recovery.time_step(), self._planner.batch_now
+        self._use_batch(self._planner.batch(seconds))
+        steps = self._planner.test_steps(seconds * self._planner.batch_now / before)
+        rate = self._recovery.find_rate(w, self._losses(w).mean, steps=steps, tested=tested)
+        if rate is None:
+            self._check_samples()
+            raise ChitaError(
+                f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
+                "loss that is not finite; check the data, or give recover=False"
+            )
+        self.rate = rate
+        self._costs = self._measured_costs(entrants)
+        self.plan = self._planner.plan(rate, self._costs, began)
+
+    def _use_batch(self, batch: int) -> None:
+        """Train on batches of this size, on all tasks."""
+        if batch != self._planner.batch_now:
+            for recovery in self._by_task.values():
+                recovery.use_batch(batch)
+
+    def _measured_costs(self, entrants: int) -> Costs:
+        return Costs(
+            self.step_seconds,
+            self._recovery.check_seconds,
+            entrants,
+            self._config.stages,
+            tasks=len(self._by_task),
+        )
+
+    @property
+    def step_seconds(self) -> float:
+        """The time of a training step."""
+        return self._recovery.step_seconds
+
+    def refine_plan(self, stage_seconds: float, began: float) -> None:
+        """Plan again after the candidates were compared, which shows what a stage costs.
+
+        Args:
+            stage_seconds: the time of the gradients and the solves of a stage.
+            began: when the run began, by `time.perf_counter`.
+        """
+        assert self._costs is not None  # since `make_plan`
+        self._costs = replace(self._costs, stage=stage_seconds, contests=0)
+        # The comparison may have used up the time; the target must be reached nevertheless.
+        self.plan = self._planner.plan(self.planned.rate, self._costs, began, least=1)
+
+    @property
+    def contests(self) -> list[float]:
+        """The sparsities at which candidates are compared before the first stage."""
+        return [self._planner.tested, float(self._config.sparsity)]
+
+    def worth(self) -> LossesOf:
+        """Return the losses after a few training steps from some weights, (p,)."""
+        plan = self.planned
+
+        def losses(w: Tensor) -> PartLosses:
+            return self._recovery.worth(w, steps=plan.probe, rate=self.rate)
+
+        return losses
+
+    def run(self, kept: Tensor, stage: int, progress: Progress | None = None) -> Recovered:
+        """Train the network after a stage; a training that does not help lowers the rate.
+
+        The last training is then repeated, since no other one follows. The repetition is shorter,
+        because the budget does not provide for it.
+
+        Args:
+            kept: the support, (p,) bool.
+            stage: the number of the stage, from 1.
+            progress: called after each step.
+        """
+        steps, last = self.steps(stage), stage >= len(self.planned.steps)
+        found = self._train(kept, steps, stage, progress)
+        if not found.finite:
+            self._check_samples()
+        if last and not found.kept:
+            self.rate /= SLOWER
+            shorter = max(1, int(AGAIN * steps))
+            again = self._recovery.run(kept, steps=shorter, rate=self.rate, key=stage)
+            found = replace(again, steps=steps + shorter)
+        self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
+        self._taken += found.steps
+        return found
+
+    def _check_samples(self) -> None:
+        """Raise an error that names a sample whose loss is not finite, if there is one."""
+        check_samples(self._model, self._data.stream, self._data.loss, self.samples)
+
+    def _train(self, kept: Tensor, steps: int, stage: int, progress: Progress | None) -> Recovered:
+        """Train on the task of the run; the first stage tries both and decides between them.
+
+        The first network is almost dense. If its loss falls further on the labels than on the
+        answers of the dense network, the labels teach something that this network does not. Later,
+        the loss would favour labels even where the accuracy does not: outputs that imitate others
+        at a high temperature are less confident.
+        """
+        start = Snapshot(self._model)
+        found = self._recovery.run(kept, steps=steps, rate=self.rate, key=stage, progress=progress)
+        if stage > 1 or not self.planned.tries_tasks:
+            return found
+        end, (task, other) = Snapshot(self._model), self._by_task
+        start.restore()
+        tried = self._by_task[other].run(kept, steps=steps, rate=self.rate, key=stage)
+        logger.info("held-out loss after training on %s: %.4g, on %s: %.4g", task,
+                    found.after.mean, other, tried.after.mean)  # fmt: skip
+        if tried.after.surely_below(found.after):
+            self.task, found = other, tried
+        else:
+            end.restore()
+        return replace(found, steps=2 * steps)
+
+    def keep_pace(self, stage: int, began: float) -> None:
+        """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
+
+        The plan assumes the speed of the range test; other programs may slow the machine down.
+
+        Args:
+            stage: the number of finished stages.
+            began: when the run began, by `time.perf_counter`.
+        """
+        now, trained = time.perf_counter(), self.seconds
+        if self._started is None:
+            self._started, self._full = Clock(now, stage, trained), self.planned
+            return
+        self._pace = self._started.pace(Clock(now, stage, trained), self._taken)
+        shorter = self._planner.shortened(self._full, stage, self._pace, now - began)
+        taken = self.planned.steps[:stage]
+        self.plan = replace(shorter, steps=taken + shorter.steps[stage:])
+
+    def expected(self, stage: int) -> float:
+        """Return about how long the stages after `stage` finished ones take, in seconds."""
+        steps = self.planned.steps[stage:]
+        if self._pace is not None:
+            return sum(steps) * self._pace.step + len(steps) * self._pace.stage
+        return math.nan if self._costs is None else self._costs.seconds(sum(steps))
+
+    def steps(self, stage: int) -> int:
+        """Return the training steps of a stage, from 1."""
+        steps = self.planned.steps
+        return steps[min(stage, len(steps)) - 1]
+
+    @property
+    def seconds(self) -> float:
+        """The time of all training so far, that of candidates and tests included."""
+        return sum(recovery.seconds for recovery in self._by_task.values())
+
+    def state(self) -> dict[str, Any]:
+        """Return the plan, ready for JSON."""
+        return {"plan": asdict(self.planned), "rate": self.rate, "task": self.task}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Continue with a plan that `state` returned."""
+        self.plan, self.rate, self.task = Plan(**state["plan"]), state["rate"], state["task"]
+        if self.plan.batch is not None:
+            self._use_batch(self.plan.batch)
