@@ -16,6 +16,7 @@ from chita.gradual.recipe import GradualRecipe
 from chita.gradual.registry import get_method
 from chita.gradual.training import Progress, Training
 from chita.model.forward import modes_restored
+from chita.model.freed_memory import freed_memory_reused
 from chita.model.weights import Patterns
 from chita.pruning.rank_agreement import agree_on_model
 from chita.solver.ranks import joined_ranks
@@ -62,7 +63,7 @@ def train_sparse(
     if out is None and resume:
         raise ChitaError("resume=True needs out, the folder of the training to continue")
     model.to(device)
-    with joined_ranks() as ranks, modes_restored(model):
+    with joined_ranks() as ranks, modes_restored(model), freed_memory_reused():
         if recipe.distill or not get_method(method).from_scratch:  # else the seed determines it
             agree_on_model(ranks, model, sync=sync)
         training = Training(

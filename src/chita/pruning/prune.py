@@ -16,6 +16,7 @@ from chita.files.run_folder import writing_to
 from chita.model.checks import check_model
 from chita.model.distill import default_loss
 from chita.model.forward import convolution_trials
+from chita.model.freed_memory import freed_memory_reused
 from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties
 from chita.pruning.config import PruneConfig, resolve_config
@@ -97,7 +98,8 @@ def prune(
         raise ChitaError("resume=True requires checkpoints, the folder of the run to continue")
     folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
-    with joined_ranks() as ranks, convolution_trials(False), without_autocast():
+    reused = freed_memory_reused(config.memory is None)
+    with joined_ranks() as ranks, convolution_trials(False), without_autocast(), reused:
         check_model(model)
         if config.loss is None and function is None and config.reads_samples:
             config = replace(config, loss=default_loss(model, batches))

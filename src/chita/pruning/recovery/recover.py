@@ -16,6 +16,7 @@ from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.checks import check_model, check_module
 from chita.model.distill import Dense, InputStream
 from chita.model.forward import answer_of, evaluating, unwrapped
+from chita.model.freed_memory import freed_memory_reused
 from chita.model.losses import Loss, ignored_label
 from chita.model.masks import apply_masks, check_masks
 from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
@@ -107,7 +108,7 @@ def recover(
         )
     if teacher is not None:
         _check_teacher(teacher, model)
-    with joined_ranks() as ranks, without_autocast(), merged_ties(model):
+    with joined_ranks() as ranks, without_autocast(), freed_memory_reused(), merged_ties(model):
         name = loss if isinstance(loss, str) else None
         agree_on_options(ranks, {"loss": name, "budget": budget, "seed": seed, "sync": sync})
         agree_on_model(ranks, model, sync=sync)

@@ -14,6 +14,7 @@ from chita.model.accuracy import count_right
 from chita.model.checks import check_model
 from chita.model.distill import default_loss, distilled
 from chita.model.forward import convolution_trials
+from chita.model.freed_memory import freed_memory_reused
 from chita.model.losses import Loss, cross_entropy, ignored_label, mean_loss
 from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.samples.arrays import InputSpec
@@ -87,7 +88,7 @@ def sensitivity(
     samples = stream.count(samples)
     fixed = list(stream.take(samples, stream.at_once()))
     total = len(weights.entries) * len(ladder)
-    with convolution_trials(False):
+    with convolution_trials(False), freed_memory_reused():
         dense = _score(model, fixed, function)
         if not math.isfinite(dense.loss):
             raise ChitaError(f"the loss of the dense model is {dense.loss}; it must be finite")
