@@ -138,7 +138,7 @@ class Dense:
         self.answer_bytes = answer.nbytes // first.size
         classes = answer.shape[-1]
         self._squares = squares or features_of(outputs) is not None or _are_embeddings(answer)
-        self._scale = float(_mean(answer.square().sum(-1), counted)) or 1.0
+        self._scale = float(_mean(_precise(answer).square().sum(-1), counted)) or 1.0
         what = "features" if self._squares else "classes"
         logger.info("distillation treats the model's answer as %d %s", classes, what)
 
@@ -179,7 +179,7 @@ class Dense:
         """
         answer, dense, counted = answer_of(outputs), targets["answer"], targets["counted"]
         if self._squares:
-            return _mean((answer - dense).square().sum(-1), counted) / self._scale
+            return _mean(_difference(answer, dense).square().sum(-1), counted) / self._scale
         log_p, log_p0 = (_log_softmax(logits / temperature) for logits in (answer, dense))
         each = (log_p0.exp() * (log_p0 - log_p)).sum(-1)
         return temperature**2 * _mean(each, counted)
@@ -196,8 +196,8 @@ class Dense:
         """
         if self._squares:
             return 1.0
-        largest = targets["answer"].float().topk(2, -1).values
-        margin = float(_mean(largest[..., 0] - largest[..., 1], targets["counted"].float()))
+        largest = _precise(targets["answer"]).topk(2, -1).values
+        margin = float(_mean(largest[..., 0] - largest[..., 1], targets["counted"]))
         wanted = margin / MARGIN if math.isfinite(margin) else 0.0
         return min(max(wanted, TEMPERATURES[0]), TEMPERATURES[1])
 
@@ -224,8 +224,8 @@ class Dense:
         """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
         mask = attention_mask(self._model, inputs)
         if mask is not None and answer.ndim == 3 and mask.shape == answer.shape[:2]:
-            return mask.to(answer)
-        return torch.ones_like(answer[..., 0])
+            return mask.to(_precise(answer[..., 0]))
+        return torch.ones_like(_precise(answer[..., 0]))
 
     def _random(self, answer: Tensor, numbers: Tensor) -> Tensor:
         """Draw normal numbers for features, or a uniform number per position for classes.
@@ -239,7 +239,7 @@ class Dense:
         for number in numbers.tolist():
             generator.manual_seed(_mixed(number + self._start))
             drawn.append(draw(shape, generator=generator))
-        return torch.stack(drawn).to(answer)
+        return torch.stack(drawn).to(_precise(answer))
 
 
 def _are_embeddings(answer: Tensor) -> bool:
@@ -258,7 +258,7 @@ def _inputs(batch: Batch) -> tuple[Any, ...]:
 
 def _features_row(answer: Tensor, dense: Tensor, nu: Tensor, counted: Tensor) -> Tensor:
     """Compute the sum of nu . (f - f0), which is both the value and the differentiated sum."""
-    return ((nu * (answer - dense)).sum(-1) * counted).sum()
+    return ((nu * _difference(answer, dense)).sum(-1) * counted).sum()
 
 
 def _classes_row(answer: Tensor, dense: Tensor, uniform: Tensor, counted: Tensor) -> Tensor:
@@ -277,8 +277,17 @@ def _mixed(number: int) -> int:
     return (number * 0x9E3779B97F4A7C15 % 2**64) >> 32
 
 
+def _precise(tensor: Tensor) -> Tensor:
+    """Return a tensor in at least float32: sums and counts in half precision overflow."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _difference(answer: Tensor, dense: Tensor) -> Tensor:
+    return _precise(answer) - _precise(dense)
+
+
 def _log_softmax(answer: Tensor) -> Tensor:
-    return answer.log_softmax(-1, dtype=torch.promote_types(answer.dtype, torch.float32))
+    return _precise(answer).log_softmax(-1)
 
 
 def _mean(each: Tensor, counted: Tensor) -> Tensor:
