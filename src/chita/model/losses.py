@@ -156,7 +156,7 @@ def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
     counted = (
         torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
     )
-    return each.view(rows, -1).sum(1) / counted.view(rows, -1).sum(1)
+    return each.reshape(rows, -1).sum(1) / counted.reshape(rows, -1).sum(1)
 
 
 def scalar(value: Any) -> Tensor:
