@@ -162,7 +162,8 @@ def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) ->
     samples, batch = min(REPAIR_SAMPLES, calibration.rows * calibration.batch), calibration.batch
     size = min(REPAIR_BATCH, calibration.at_once, samples)
     size -= size % batch if size > batch else 0  # rows of A start at a mini-batch
-    return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
+    pieces = calibration.stream.pieces(samples // size * size, size)  # the model needs no targets
+    return DenseMeans(model, weights, list(pieces))
 
 
 def repair(
