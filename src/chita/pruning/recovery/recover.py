@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.checks import check_model, check_module
 from chita.model.distill import Dense, InputStream
-from chita.model.forward import answer_of, evaluating, unwrapped
+from chita.model.forward import answer_of, convolution_trials, evaluating, unwrapped
 from chita.model.losses import Loss, ignored_label
 from chita.model.masks import apply_masks, check_masks
 from chita.model.named_losses import DISTILL_MSE, DISTILLED, resolve_loss
@@ -107,7 +107,12 @@ def recover(
         )
     if teacher is not None:
         _check_teacher(teacher, model)
-    with joined_ranks() as ranks, without_autocast(), merged_ties(model):
+    with (
+        joined_ranks() as ranks,
+        convolution_trials(False),
+        without_autocast(),
+        merged_ties(model),
+    ):
         name = loss if isinstance(loss, str) else None
         agree_on_options(ranks, {"loss": name, "budget": budget, "seed": seed, "sync": sync})
         agree_on_model(ranks, model, sync=sync)
