@@ -95,3 +95,10 @@ def test_a_file_without_a_digest_says_so(tmp_path: Path) -> None:
     torch.save(stored, tmp_path / EpochFile.file)
     with pytest.raises(ChitaError, match=naming(EpochFile.file, "--overwrite")):
         file(tmp_path).begin(resume=True)
+
+
+def test_a_file_without_an_option_belongs_to_another_run(tmp_path: Path) -> None:
+    run = {name: value for name, value in RUN.items() if name != "seed"}
+    EpochFile(tmp_path, run=run, epochs=4).write(finished(1))
+    with pytest.raises(ChitaError, match=naming("seed", None, 3)):
+        file(tmp_path).begin(resume=True)
