@@ -18,6 +18,8 @@ from chita.model.samples.batch import MISFITS, Batch, copied, map_tensors, tenso
 from chita.model.samples.given_data import read_batches
 from chita.model.samples.ignored_labels import with_labels
 
+FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
+
 Loss = Callable[[Any, Any], Tensor]
 
 
@@ -189,9 +191,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"of shape {tuple(value.shape)} ({value.dtype})"
     return f"of type {type(value).__name__}"
-
-
-FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 
 
 @torch.no_grad()

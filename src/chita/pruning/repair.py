@@ -32,6 +32,10 @@ from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # the most samples, in total and in a forward pass
+
+BATCH_NORM = "batch norm"
+BIASES = "biases"
 
 # (name of a layer, the layer, its output) -> a replacement of the output; None to keep it.
 Watch = Callable[[str, nn.Module, Tensor], Tensor | None]
@@ -149,12 +153,6 @@ def _channel_means(layer: nn.Module, output: Tensor) -> Tensor:
 def _along_channels(layer: nn.Module, values: Tensor) -> Tensor:
     """Return (channels,) values in a shape that broadcasts to the layer's output."""
     return values.reshape(-1, *[1] * (-1 - channel_dim(layer)))
-
-
-REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # the most samples, in total and in a forward pass
-
-BATCH_NORM = "batch norm"
-BIASES = "biases"
 
 
 def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
