@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
-from chita.model.distill import Dense, distilled
+from chita.model.distill import DenseNetwork, distilled
 from chita.model.weights import Weights
 from tests.support.pruning import numbers, seeded, tiny
 
 
 def labelled(
     model: nn.Module, batches: Any, name: str = "distill", seed: int = 0
-) -> tuple[Any, Dense]:
+) -> tuple[Any, DenseNetwork]:
     """The targets of all samples of `batches`, and the dense network."""
     stream, dense = distilled(model, batches, name, seed)
     (batch,) = stream.take(stream.count(10**6), 10**6)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from chita import zoo
 from chita.model.batch_norm import reestimate_batch_norm
-from chita.model.distill import Dense, distilled
+from chita.model.distill import DenseNetwork, distilled
 from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.calibration import Calibration
@@ -200,7 +200,7 @@ def test_the_means_need_no_outputs_of_a_copy_of_the_dense_network(
     inputs = [batch.content[0][0] for batch in samples(128, seed=1)]
     stream, _ = distilled(model, inputs, "distill", 0)
     calibration = Calibration(stream, rows=6, batch=16, held_out=[], measured=[], at_once=40)
-    monkeypatch.setattr(Dense, "label", lambda *_: pytest.fail("the means use no targets"))
+    monkeypatch.setattr(DenseNetwork, "label", lambda *_: pytest.fail("the means use no targets"))
     dense = dense_means(model, Weights(model), calibration)
     assert [batch.size for batch in dense.batches] == [32, 32, 32]
     assert stream.place == (1, 96)

@@ -51,7 +51,9 @@ UNIT = 0.01  # the largest deviation of a length from 1, in half precision
 _MOST_IN_BATCH = 1 << 32  # sample numbers reserved for each given batch
 
 
-def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[InputStream, Dense]:
+def distilled(
+    model: nn.Module, batches: Any, name: str, seed: int
+) -> tuple[InputStream, DenseNetwork]:
     """Return a stream of inputs with the dense network's answers as targets, and that network.
 
     Args:
@@ -67,7 +69,7 @@ def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[Inp
     first = stream.peek()
     if first is None:
         raise ChitaError("batches holds no samples; pass at least one")
-    stream.dense = Dense(model, first, seed, squares=name == "distill-mse")
+    stream.dense = DenseNetwork(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
 
 
@@ -86,7 +88,7 @@ class InputStream(SampleStream):
     """A stream of inputs; the samples taken from it have the answers of `dense` as targets."""
 
     labelled = False
-    dense: Dense
+    dense: DenseNetwork
 
     def parse(self, number: int, given: Any) -> Batch:
         """Return the inputs of a given batch, with a number for each sample as its target."""
@@ -110,7 +112,7 @@ class Unanswered(Batch):
     A language model answers each token with a score for every word: 200 MB for 1024 tokens.
     """
 
-    dense: Dense
+    dense: DenseNetwork
 
     def __getitem__(self, part: slice) -> Unanswered:
         """Return the samples of `part`, as views."""
@@ -122,7 +124,7 @@ class Unanswered(Batch):
         return self.dense.label(Batch(self.content, self.size).to(device))
 
 
-class Dense:
+class DenseNetwork:
     """The network before pruning, which computes targets and compares answers with them.
 
     Attributes:
