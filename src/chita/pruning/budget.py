@@ -184,9 +184,9 @@ class Costs:
         return trained * self.step + stages * (CHECKS * self.check + self.stage) + compared
 
     def affordable_steps(self, seconds: float) -> int:
-        """Return a number of training steps that take at most this time; 0 if one takes longer.
+        """Return training steps that fit into this time where one more does not; 0 if none fits.
 
-        It is the largest such number, or close to it: `seconds` may fall where a stage is added.
+        A larger number may fit again, since `seconds` may fall where a stage is added.
         """
         return bisect_right(range(1, MOST_STEPS + 1), seconds, key=self.seconds)
 
