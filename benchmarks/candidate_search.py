@@ -2,7 +2,7 @@
 
 The networks are the MLPNet that ships with chita, on its digits, and ResNet20, if the folder of
 checkpoints contains it, on random images with the classes that it predicts: the time of a pass does
-not depend on the images. `solve` is the time to solve for all candidates, `guard` the time to
+not depend on the images. `solve` is the time to solve for all candidates, `held_out` the time to
 compute their losses. The first stage tries all kinds of candidates and takes longer than the later
 ones; with few stages its share is larger than in a run of 60 stages.
 
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000, help="n, the rows of A")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
-    heads = f"{'gradients':>10} {'solve':>8} {'guard':>8} {'guard/stage':>12}"
+    heads = f"{'gradients':>10} {'solve':>8} {'held_out':>8} {'held_out/stage':>14}"
     print(f"{'network':10} {'stage':>6} {heads}")
     for name, model, batches in subjects(arguments.checkpoints, arguments.samples, device):
         result = prune(
@@ -53,19 +53,19 @@ def main() -> None:
             progress=False,
         )
         rows = [
-            (str(row.stage), row.gradient_seconds, row.solve_seconds, row.guard_seconds)
+            (str(row.stage), row.gradient_seconds, row.solve_seconds, row.held_out_seconds)
             for row in result.stages
         ]
         total = result.seconds
-        for row in (*rows, ("all", total.gradients, total.solve, total.guard)):
+        for row in (*rows, ("all", total.gradients, total.solve, total.held_out)):
             print_row(name, *row)
-        share = total.guard / (total.gradients + total.solve + total.guard)
+        share = total.held_out / (total.gradients + total.solve + total.held_out)
         print(f"{name}: the search takes {'at most' if share <= MOST else 'OVER'} half of the time")
 
 
-def print_row(name: str, stage: str, gradients: float, solve: float, guard: float) -> None:
-    share = guard / (gradients + solve + guard)
-    print(f"{name:10} {stage:>6} {gradients:10.2f} {solve:8.2f} {guard:8.2f} {share:12.1%}")
+def print_row(name: str, stage: str, gradients: float, solve: float, held_out: float) -> None:
+    share = held_out / (gradients + solve + held_out)
+    print(f"{name:10} {stage:>6} {gradients:10.2f} {solve:8.2f} {held_out:8.2f} {share:14.1%}")
 
 
 def subjects(

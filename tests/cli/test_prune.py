@@ -35,7 +35,7 @@ def test_json_has_what_is_promised() -> None:
     assert record["dense_accuracy"] > 96
     assert 80 < record["accuracy"] < record["dense_accuracy"]
     assert record["objective"] > 0
-    assert set(record["seconds"]) == {"gradients", "solve", "guard", "recovery", "total"}
+    assert set(record["seconds"]) == {"gradients", "solve", "held_out", "recovery", "total"}
     assert record["peak_memory_bytes"] > 10_000_000
     assert record["seed"] == 3
 
@@ -107,7 +107,7 @@ def test_same_seed_same_result() -> None:
                 "seconds",
                 "gradient_seconds",
                 "solve_seconds",
-                "guard_seconds",
+                "held_out_seconds",
                 "recovery_seconds",
                 "peak_memory_bytes",
             ):

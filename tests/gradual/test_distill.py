@@ -1,6 +1,5 @@
 """Trainings against the outputs of the dense network."""
 
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -124,17 +123,3 @@ def test_a_resumed_training_must_distill_from_the_same_teacher(tmp_path: Path) -
     train(whole, method="rigl", recipe=RECIPE)
     train(resumed, recipe=RECIPE, resume=True, **given)
     assert same(whole, resumed)
-
-
-def test_a_stored_epoch_without_the_option_was_not_distilled(tmp_path: Path) -> None:
-    """Files from before the option can be resumed without it only."""
-    plain = replace(RECIPE, distill=False)
-    broken_off(tmp_path, recipe=plain)
-    path = tmp_path / EpochFile.file
-    stored = torch.load(path, weights_only=True)["content"]
-    content = torch.load(io.BytesIO(stored.numpy().tobytes()), weights_only=True)
-    del content["run"]["distill"], content["run"]["the fingerprint of the teacher"]
-    torch.save(content, path)
-    with pytest.raises(ChitaError, match=naming("distill", True, False)):
-        train(small_network(), recipe=RECIPE, out=tmp_path, resume=True)
-    train(small_network(), recipe=plain, out=tmp_path, resume=True)

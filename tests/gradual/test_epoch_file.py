@@ -89,9 +89,16 @@ def test_every_flipped_bit_is_noticed_or_changes_nothing(tmp_path: Path) -> None
     assert noticed > 100
 
 
-def test_a_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+def test_a_file_without_a_digest_says_so(tmp_path: Path) -> None:
     stored = vars(finished(1)) | {"run": {**RUN, "include": ["a*", "b*"]}, "epochs": 4}
     stored["rows"] = [vars(row) for row in finished(1).rows]
     torch.save(stored, tmp_path / EpochFile.file)
-    found = file(tmp_path).begin(resume=True)
-    assert found is not None and found.rows == finished(1).rows
+    with pytest.raises(ChitaError, match=naming(EpochFile.file, "--overwrite")):
+        file(tmp_path).begin(resume=True)
+
+
+def test_a_file_without_an_option_belongs_to_another_run(tmp_path: Path) -> None:
+    run = {name: value for name, value in RUN.items() if name != "seed"}
+    EpochFile(tmp_path, run=run, epochs=4).write(finished(1))
+    with pytest.raises(ChitaError, match=naming("seed", None, 3)):
+        file(tmp_path).begin(resume=True)

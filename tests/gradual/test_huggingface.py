@@ -142,6 +142,14 @@ def test_a_checkpoint_goes_on_in_the_same_way(cut_at: int, tmp_path: Path) -> No
         train(tmp_path, pruning(), resume=str(checkpoint), **saved)
 
 
+def test_a_new_training_releases_the_pruner_of_one_that_failed() -> None:
+    model, callback, state = classifier(), pruning(), transformers.TrainerState()
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):  # without on_train_end, as after an error
+        callback.on_train_begin(None, state, None, model=model, optimizer=optimizer)
+        assert len(optimizer._optimizer_step_post_hooks) == 1
+
+
 def test_a_unit_that_is_none_is_told() -> None:
     with pytest.raises(ChitaError, match=naming("unit", "epoch", "step", "steps")):
         pruning(unit="steps")

@@ -188,6 +188,13 @@ def test_masks_that_are_given_and_an_error() -> None:
         )
 
 
+def test_an_error_releases_the_pruner() -> None:
+    trainer = trainer_with(pruning(), Interrupted(), max_epochs=2)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        trainer.fit(Classifier(), DataLoader(images(), batch_size=None))
+    assert not trainer.optimizers[0]._optimizer_step_post_hooks
+
+
 def test_the_optimizer_of_a_lightning_module_is_one(tmp_path: Path) -> None:
     """`self.optimizers()` gives a wrapper, as users of manual optimization know it."""
 

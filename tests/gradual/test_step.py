@@ -8,6 +8,7 @@ from chita.gradual.mask import Mask
 from chita.gradual.objective import Objective, cross_entropy, distillation
 from chita.gradual.sparsifier import Sparsifier
 from chita.gradual.step import Step
+from chita.model import fast_arithmetic
 from chita.model.training_step import CapturedStep, fastest
 from chita.model.weights import Weights
 from tests.gradual.small import small_network, small_splits
@@ -119,6 +120,23 @@ def test_distillation_compares_softened_outputs_with_those_of_the_teacher() -> N
     assert float(step(images, labels.flip(0))) == pytest.approx(float(loss.detach()), rel=1e-4)
     for found, expected in zip(gradients(step), truth, strict=True):
         assert torch.allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("least", "has_bfloat16", "expected"),
+    [(1, True, torch.bfloat16), (1, False, torch.float32), (10**9, True, torch.float32)],
+)
+def test_large_models_run_in_bfloat16_where_the_device_has_it(
+    least: int, has_bfloat16: bool, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capabilities = {"avx512_bf16": has_bfloat16}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    monkeypatch.setattr(fast_arithmetic, "LEAST_CAST", least)
+    step = make(Nothing)
+    found = []
+    step.model.register_forward_hook(lambda model, inputs, outputs: found.append(outputs.dtype))
+    assert step(*batch()).dtype == torch.float32
+    assert found == [expected]
 
 
 @needs_gpu

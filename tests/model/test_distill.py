@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.curvature.fisher import gradient_matrix
-from chita.model.distill import Dense, distilled
+from chita.model.distill import DenseNetwork, distilled
 from chita.model.weights import Weights
 from tests.support.pruning import numbers, seeded, tiny
 
 
 def labelled(
     model: nn.Module, batches: Any, name: str = "distill", seed: int = 0
-) -> tuple[Any, Dense]:
+) -> tuple[Any, DenseNetwork]:
     """The targets of all samples of `batches`, and the dense network."""
     stream, dense = distilled(model, batches, name, seed)
     (batch,) = stream.take(stream.count(10**6), 10**6)
@@ -184,6 +184,45 @@ def test_padding_counts_for_nothing(name: str) -> None:
     else:
         expected = (answer - counted).square().sum() / counted.square().sum()
     torch.testing.assert_close(values[0][0], expected)
+
+
+class Scaled(nn.Module):
+    """The inputs times a parameter, whose type is that of the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("distill", 3 * numbers(100, 1024, 3)),
+        ("distill-mse", 3 * numbers(100, 1024, 3)),
+        ("distill-mse", 12 * numbers(20, 768).sign()),
+    ],
+)
+def test_half_precision_gives_the_values_of_float64(
+    name: str, answers: Tensor, dtype: torch.dtype
+) -> None:
+    """Float16 holds neither the count of 102,400 positions nor the squared length of 768 features.
+
+    The largest number of float16 is 65,504.
+    """
+    dense_answers, moved = answers.to(dtype), (answers + answers.roll(1, 0) / 4).to(dtype)
+    found = []
+    for kind in (dtype, torch.float64):
+        targets, dense = labelled(Scaled().to(kind), [dense_answers.to(kind)], name)
+        outputs = moved.to(kind)
+        found.append(
+            (float(dense.divergence(outputs, targets)), float(dense.row(outputs, targets)))
+        )
+    assert found[0] == pytest.approx(found[1], rel=1e-3)
+    assert found[0][0] > 0.01
 
 
 def test_the_dense_network_is_asked_only_for_samples_that_are_taken() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -9,7 +10,7 @@ from chita.model.fast_arithmetic import LEAST_CAST, fast_arithmetic, fast_format
 
 
 def has_bfloat16() -> bool:
-    found = torch.cpu.get_capabilities()
+    found = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 
@@ -21,6 +22,17 @@ def type_of_product(parameters: list[nn.Parameter]) -> torch.dtype:
 def test_large_models_run_in_bfloat16_where_the_processor_has_it() -> None:
     expected = torch.bfloat16 if has_bfloat16() else torch.float32
     assert type_of_product([nn.Parameter(torch.zeros(LEAST_CAST))]) == expected
+
+
+def test_without_capabilities_of_the_processor_nothing_is_cast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch 2.4 does not report them."""
+    parameters = [nn.Parameter(torch.zeros(LEAST_CAST))]
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    assert type_of_product(parameters) == torch.bfloat16
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert type_of_product(parameters) == torch.float32
 
 
 def test_small_models_and_other_types_keep_their_own() -> None:

@@ -58,6 +58,14 @@ def test_a_name_is_the_loss_of_torch(name: str, module: nn.Module, targets: Tens
     assert each.tolist() == pytest.approx([part.item() for part in parts])
 
 
+def test_rows_of_labels_whose_memory_is_strided() -> None:
+    outputs, targets = normal(4, 3, 5), labels(20).view(5, 4).T
+    parts = [functional.cross_entropy(outputs[i : i + 2], targets[i : i + 2]) for i in (0, 2)]
+    assert row_losses(None, outputs, targets, rows=2).tolist() == pytest.approx(
+        [part.item() for part in parts]
+    )
+
+
 def test_every_name_is_tested() -> None:
     assert {name for name, *_ in VALUES + CLASSES} | {"bce", *DISTILLED} == set(LOSSES)
 

@@ -93,6 +93,16 @@ def test_a_graph_gives_the_gradients_of_the_step() -> None:
                 parameter.mul_(0.9)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_a_graph_is_captured_on_the_gpu_of_the_batch() -> None:
+    step = make(device="cuda:1")
+    graph = fastest(step, *batch(device="cuda:1"))
+    assert isinstance(graph, CapturedStep)
+    loss = float(step(*batch(device="cuda:1")))
+    assert float(graph(*batch(device="cuda:1"))) == pytest.approx(loss, rel=1e-4)
+    assert torch.cuda.current_device() == 0
+
+
 @needs_gpu
 def test_a_step_that_waits_for_the_gpu_is_run_without_a_graph(
     caplog: pytest.LogCaptureFixture,

@@ -30,9 +30,18 @@ def test_more_steps_take_longer(costs: Costs, steps: int) -> None:
     assert costs.seconds(steps) < costs.seconds(steps + 1)
 
 
-@given(COSTS, st.floats(0, 1e4))
+def test_a_further_stage_shortens_the_first_one_which_tries_all_tasks() -> None:
+    costs = Costs(1.0, 0.0, tasks=2)
+    assert costs.stages_for(300) == costs.stages_for(299) + 1
+    assert costs.seconds(300) < costs.seconds(299)
+
+
+@given(COSTS, st.integers(1, 3), st.floats(0, 1e4))
 @settings(max_examples=200, deadline=None)
-def test_affordable_steps_are_the_most_that_fit(costs: Costs, seconds: float) -> None:
+def test_affordable_steps_fit_and_one_more_does_not(
+    costs: Costs, tasks: int, seconds: float
+) -> None:
+    costs = replace(costs, tasks=tasks)
     steps = costs.affordable_steps(seconds)
     assert steps == 0 or costs.seconds(steps) <= seconds
     assert steps == MOST_STEPS or costs.seconds(steps + 1) > seconds

@@ -87,12 +87,12 @@ def test_the_sparsity_is_met_to_the_weight() -> None:
         assert torch.equal(mask, model.get_parameter(name) != 0)
 
 
-def test_the_guards_time_is_counted() -> None:
+def test_the_time_for_held_out_losses_is_counted() -> None:
     result = prune(tiny(), cut(points(40), 8), sparsity=0.8, recover=False)
     seconds = result.seconds
-    assert all(row.guard_seconds > 0 and row.solve_seconds > 0 for row in result.stages)
-    assert seconds.guard == pytest.approx(sum(row.guard_seconds for row in result.stages))
-    assert seconds.gradients + seconds.solve + seconds.guard <= seconds.total
+    assert all(row.held_out_seconds > 0 and row.solve_seconds > 0 for row in result.stages)
+    assert seconds.held_out == pytest.approx(sum(row.held_out_seconds for row in result.stages))
+    assert seconds.gradients + seconds.solve + seconds.held_out <= seconds.total
 
 
 @pytest.mark.parametrize(

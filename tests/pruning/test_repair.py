@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from chita import zoo
 from chita.model.batch_norm import reestimate_batch_norm
+from chita.model.distill import DenseNetwork, distilled
 from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
+from chita.pruning.calibration import Calibration
 from chita.pruning.held_out import PartLosses
-from chita.pruning.repair import BATCH_NORM, BIASES, DenseMeans, repair
+from chita.pruning.repair import BATCH_NORM, BIASES, DenseMeans, dense_means, repair
 from chita.pruning.result_rows import RepairRow
 from tests.support.messages import says
 from tests.support.part_losses import losses
@@ -189,3 +191,17 @@ def test_a_network_with_nothing_to_repair_has_no_rows() -> None:
     model = zoo.get("mlpnet").build()
     dense = DenseMeans(model, Weights(model), [])
     assert repair(model, dense, lambda: pytest.fail("no loss is needed"), always) == []
+
+
+def test_the_means_need_no_outputs_of_a_copy_of_the_dense_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = network()
+    inputs = [batch.content[0][0] for batch in samples(128, seed=1)]
+    stream, _ = distilled(model, inputs, "distill", 0)
+    calibration = Calibration(stream, rows=6, batch=16, held_out=[], measured=[], at_once=40)
+    monkeypatch.setattr(DenseNetwork, "label", lambda *_: pytest.fail("the means use no targets"))
+    dense = dense_means(model, Weights(model), calibration)
+    assert [batch.size for batch in dense.batches] == [32, 32, 32]
+    assert stream.place == (1, 96)
+    assert torch.equal(dense.batches[0].content[0][0], inputs[0])

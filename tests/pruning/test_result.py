@@ -40,7 +40,7 @@ def test_the_dict_survives_json(method: str) -> None:
     assert found["objective"] == result.objective
     part = found["stages"][-1]["step"] < 1  # of the way, which has no objective
     assert (found["objective"] is None) == (method == "magnitude" or part)
-    assert set(found["seconds"]) == {"gradients", "solve", "guard", "recovery", "total"}
+    assert set(found["seconds"]) == {"gradients", "solve", "held_out", "recovery", "total"}
     assert found["peak_memory_bytes"] > 10 << 20
     assert [row["name"] for row in found["layers"]] == ["0.weight", "2.weight"]
     assert sum(row["nonzeros"] for row in found["layers"]) == 7

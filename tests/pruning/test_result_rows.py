@@ -23,7 +23,7 @@ STORED: dict[str, Any] = {
     "jitter": 0.0,
     "gradient_seconds": 1.0,
     "solve_seconds": 2.0,
-    "guard_seconds": 3.0,
+    "held_out_seconds": 3.0,
     "held_out_error": None,
     "choice_loss": 0.4,
     "sample_gradients": 100,

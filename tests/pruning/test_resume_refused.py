@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,26 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
     with pytest.raises(ChitaError, match=naming(StageFile.file, re.compile("damaged|corrupt"))):
         prune(tiny(), [points(24)], tmp_path, resume=resume, recover=False)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("recover", "part", "key"),
+    [(False, "search", "candidate"), (True, "recovery", "plan"), (True, "search", "champion")],
+)
+def test_a_state_without_a_key_is_an_error(
+    recover: bool, part: str, key: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"method": "auto", "recover": recover}
+    if recover:
+        options |= {"budget": "5 steps", "stages": None, "ridge": "auto"}
+    prune(tiny(), [points(60)], tmp_path, **options)
+    stored = StageFile.read(tmp_path / StageFile.file)
+    state = getattr(stored.finished, part)
+    changed: Any = {part: {name: value for name, value in state.items() if name != key}}
+    file = StageFile(tmp_path, run=stored.run, stages=stored.total)
+    file.write(replace(stored.finished, **changed))
+    with pytest.raises(ChitaError, match=naming(StageFile.file, key, "--overwrite")):
+        prune(tiny(), [points(60)], tmp_path, resume=True, **options)
 
 
 def test_a_file_that_is_replaced_while_it_is_read(tmp_path: Path) -> None:

@@ -154,9 +154,7 @@ def test_dead_columns_might_as_well_be_deleted(metric: str, first_order: bool, s
     assert found.support.tolist() == [live[j] for j in truth.support]
     torch.testing.assert_close(found.w[live], truth.w / scale[live])
     assert not found.w[dead].any() and stage.dead.count == len(dead)
-    kept = replace(stage, drop_dead=False, _measured={}).solve(
-        formulation("plain", None, True), 0.03
-    )
+    kept = replace(stage, drop_dead=False, _scaled={}).solve(formulation("plain", None, True), 0.03)
     assert set(dead) <= set(kept.support.tolist())
 
 

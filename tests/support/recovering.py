@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chita.model.distill import Dense
+from chita.model.distill import DenseNetwork
 from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.model.weights import Weights
@@ -48,7 +48,7 @@ def task_of(
     inputs = points(160)[0] if inputs is None else inputs
     first = batch_of(inputs[:20])
     return distillation(
-        Dense(dense, first, 0, squares=squares),
+        DenseNetwork(dense, first, 0, squares=squares),
         [batch_of(inputs)],
         first,
         at_once=at_once,

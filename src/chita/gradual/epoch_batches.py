@@ -84,14 +84,14 @@ class Feed:
             whole = images.to(self._device), labels.to(self._device)
             yield from zip(*(torch.split(each, share) for each in whole), strict=True)
 
-    def calibration(self, number: int) -> Calibration:
+    def calibration(self, number: int) -> EpochCalibration:
         """Return normalised batches for a pruning step before an epoch."""
-        return Calibration(
+        return EpochCalibration(
             self._data, self.batch_size, seed=seed_of(self._seed, number), device=self._device
         )
 
 
-class Calibration:
+class EpochCalibration:
     """Images without augmentation, in the same order at each iteration and on all ranks.
 
     Images are read only when the object is iterated.

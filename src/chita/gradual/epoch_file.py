@@ -55,17 +55,15 @@ class EpochFile(ResumableRun[FinishedEpochs]):
     @classmethod
     def read(cls, path: Path) -> StoredRun[FinishedEpochs]:
         with open_regular(path) as file:
-            content = load_pickled(file)
-        if "run" not in content:  # files of older versions have no digest
-            content = _checked(content["content"], content["digest"])
+            stored = load_pickled(file)
+        content = _checked(stored["content"], stored["digest"])
         finished = FinishedEpochs(
             rows=[EpochRow(**row) for row in content["rows"]],
             model=content["model"],
             optimizer=content["optimizer"],
             sparsifier=content["sparsifier"],
         )
-        run = {"distill": False, **content["run"]}  # older files do not have this option
-        return StoredRun(run, content["epochs"], finished)
+        return StoredRun(content["run"], content["epochs"], finished)
 
     def write(self, finished: FinishedEpochs) -> None:
         content = {

@@ -59,6 +59,8 @@ class GradualPruningCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any
     ) -> None:
+        if hasattr(self, "pruner"):
+            self.pruner.release()  # of a training that an error ended
         model, optimizer = others["model"], innermost(others["optimizer"])
         # Each rank of the Trainer has batch norm statistics of its own.
         arguments = {"sync": True, **self._arguments}

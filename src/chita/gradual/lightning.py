@@ -78,6 +78,12 @@ class GradualPruning(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.pruner.finalize()
 
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        if hasattr(self, "pruner"):
+            self.pruner.release()
+
     def state_dict(self) -> dict[str, Any]:
         return self.pruner.state_dict() if hasattr(self, "pruner") else self._state
 

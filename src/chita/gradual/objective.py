@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from chita.model.distill import Dense
+from chita.model.distill import DenseNetwork
 from chita.model.samples.batch import Batch
 
 Objective = Callable[[Tensor, Tensor, Tensor], Tensor]  # (outputs, inputs, labels) -> a scalar
@@ -39,7 +39,7 @@ def distillation(teacher: nn.Module, example: Tensor) -> Objective:
         teacher: the dense network; it is copied, and may change afterwards.
         example: some inputs on the device of the teacher, (B, C, H, W).
     """
-    dense = Dense(teacher, _batch(example), 0, squares=False)
+    dense = DenseNetwork(teacher, _batch(example), 0, squares=False)
     temperature = dense.temperature(_targets(dense, example))
 
     def loss(outputs: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def distillation(teacher: nn.Module, example: Tensor) -> Objective:
     return loss
 
 
-def _targets(dense: Dense, inputs: Tensor) -> Mapping[str, Tensor]:
+def _targets(dense: DenseNetwork, inputs: Tensor) -> Mapping[str, Tensor]:
     """Return the answers of the dense network."""
     answered = dense.answers(_batch(inputs))
     assert isinstance(answered.content, tuple)

@@ -161,6 +161,10 @@ class GradualPruner(Sparsifier):
         if left := len(self.sparsities) - self.steps_done:
             logger.warning("%d pruning steps of the schedule were not run", left)
         self._mask.apply()
+        self.release()
+
+    def release(self) -> None:
+        """Remove the optimizer hook: the mask is no longer applied."""
         self._mask.release()
 
     def state_dict(self) -> dict[str, Any]:

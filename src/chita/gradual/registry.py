@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from chita.errors import ChitaError
 from chita.gradual.pruner import GradualPruner
-from chita.gradual.rivals.dense import Dense
+from chita.gradual.rivals.dense import DenseTraining
 from chita.gradual.rivals.dnw import DNW
 from chita.gradual.rivals.gmp import GMP
 from chita.gradual.rivals.incremental import Incremental
@@ -73,7 +73,7 @@ METHODS: dict[str, GradualMethod] = {
 }
 # The reference: a training of the same length from random weights, without pruning.
 REFERENCES: dict[str, GradualMethod] = {
-    "dense": GradualMethod("Dense, same epochs", Dense, from_scratch=True),
+    "dense": GradualMethod("Dense, same epochs", DenseTraining, from_scratch=True),
 }
 
 

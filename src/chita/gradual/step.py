@@ -11,6 +11,7 @@ from torch.func import functional_call
 from chita.data.dataset import Images
 from chita.gradual.objective import Objective
 from chita.gradual.sparsifier import Sparsifier
+from chita.model.fast_arithmetic import fast_arithmetic
 from chita.model.forward import device_of, logits_of
 from chita.model.training_step import TrainingStep
 
@@ -57,9 +58,7 @@ class Step(TrainingStep):
         images, labels = batch
         inputs = self._normalised(images) if self._normalises else images
         effective = self._sparsifier.effective()
-        with torch.autocast(
-            self._place.type, torch.bfloat16, enabled=self._on_gpu, cache_enabled=False
-        ):
+        with fast_arithmetic(self._place, self.parameters):
             outputs = logits_of(functional_call(self.model, effective, (inputs,)))
             loss = self._objective(outputs.float(), inputs, labels)
         penalty = self._sparsifier.penalty()

@@ -51,7 +51,9 @@ UNIT = 0.01  # the largest deviation of a length from 1, in half precision
 _MOST_IN_BATCH = 1 << 32  # sample numbers reserved for each given batch
 
 
-def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[InputStream, Dense]:
+def distilled(
+    model: nn.Module, batches: Any, name: str, seed: int
+) -> tuple[InputStream, DenseNetwork]:
     """Return a stream of inputs with the dense network's answers as targets, and that network.
 
     Args:
@@ -67,7 +69,7 @@ def distilled(model: nn.Module, batches: Any, name: str, seed: int) -> tuple[Inp
     first = stream.peek()
     if first is None:
         raise ChitaError("batches holds no samples; pass at least one")
-    stream.dense = Dense(model, first, seed, squares=name == "distill-mse")
+    stream.dense = DenseNetwork(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
 
 
@@ -86,7 +88,7 @@ class InputStream(SampleStream):
     """A stream of inputs; the samples taken from it have the answers of `dense` as targets."""
 
     labelled = False
-    dense: Dense
+    dense: DenseNetwork
 
     def parse(self, number: int, given: Any) -> Batch:
         """Return the inputs of a given batch, with a number for each sample as its target."""
@@ -110,7 +112,7 @@ class Unanswered(Batch):
     A language model answers each token with a score for every word: 200 MB for 1024 tokens.
     """
 
-    dense: Dense
+    dense: DenseNetwork
 
     def __getitem__(self, part: slice) -> Unanswered:
         """Return the samples of `part`, as views."""
@@ -122,7 +124,7 @@ class Unanswered(Batch):
         return self.dense.label(Batch(self.content, self.size).to(device))
 
 
-class Dense:
+class DenseNetwork:
     """The network before pruning, which computes targets and compares answers with them.
 
     Attributes:
@@ -138,7 +140,7 @@ class Dense:
         self.answer_bytes = answer.nbytes // first.size
         classes = answer.shape[-1]
         self._squares = squares or features_of(outputs) is not None or _are_embeddings(answer)
-        self._scale = float(_mean(answer.square().sum(-1), counted)) or 1.0
+        self._scale = float(_mean(_precise(answer).square().sum(-1), counted)) or 1.0
         what = "features" if self._squares else "classes"
         logger.info("distillation treats the model's answer as %d %s", classes, what)
 
@@ -179,7 +181,7 @@ class Dense:
         """
         answer, dense, counted = answer_of(outputs), targets["answer"], targets["counted"]
         if self._squares:
-            return _mean((answer - dense).square().sum(-1), counted) / self._scale
+            return _mean(_difference(answer, dense).square().sum(-1), counted) / self._scale
         log_p, log_p0 = (_log_softmax(logits / temperature) for logits in (answer, dense))
         each = (log_p0.exp() * (log_p0 - log_p)).sum(-1)
         return temperature**2 * _mean(each, counted)
@@ -196,8 +198,8 @@ class Dense:
         """
         if self._squares:
             return 1.0
-        largest = targets["answer"].float().topk(2, -1).values
-        margin = float(_mean(largest[..., 0] - largest[..., 1], targets["counted"].float()))
+        largest = _precise(targets["answer"]).topk(2, -1).values
+        margin = float(_mean(largest[..., 0] - largest[..., 1], targets["counted"]))
         wanted = margin / MARGIN if math.isfinite(margin) else 0.0
         return min(max(wanted, TEMPERATURES[0]), TEMPERATURES[1])
 
@@ -224,8 +226,8 @@ class Dense:
         """Return 1 at each position of the answer, and 0 at padding in the attention mask."""
         mask = attention_mask(self._model, inputs)
         if mask is not None and answer.ndim == 3 and mask.shape == answer.shape[:2]:
-            return mask.to(answer)
-        return torch.ones_like(answer[..., 0])
+            return mask.to(_precise(answer[..., 0]))
+        return torch.ones_like(_precise(answer[..., 0]))
 
     def _random(self, answer: Tensor, numbers: Tensor) -> Tensor:
         """Draw normal numbers for features, or a uniform number per position for classes.
@@ -239,7 +241,7 @@ class Dense:
         for number in numbers.tolist():
             generator.manual_seed(_mixed(number + self._start))
             drawn.append(draw(shape, generator=generator))
-        return torch.stack(drawn).to(answer)
+        return torch.stack(drawn).to(_precise(answer))
 
 
 def _are_embeddings(answer: Tensor) -> bool:
@@ -258,7 +260,7 @@ def _inputs(batch: Batch) -> tuple[Any, ...]:
 
 def _features_row(answer: Tensor, dense: Tensor, nu: Tensor, counted: Tensor) -> Tensor:
     """Compute the sum of nu . (f - f0), which is both the value and the differentiated sum."""
-    return ((nu * (answer - dense)).sum(-1) * counted).sum()
+    return ((nu * _difference(answer, dense)).sum(-1) * counted).sum()
 
 
 def _classes_row(answer: Tensor, dense: Tensor, uniform: Tensor, counted: Tensor) -> Tensor:
@@ -277,8 +279,17 @@ def _mixed(number: int) -> int:
     return (number * 0x9E3779B97F4A7C15 % 2**64) >> 32
 
 
+def _precise(tensor: Tensor) -> Tensor:
+    """Return a tensor in at least float32: sums and counts in half precision overflow."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _difference(answer: Tensor, dense: Tensor) -> Tensor:
+    return _precise(answer) - _precise(dense)
+
+
 def _log_softmax(answer: Tensor) -> Tensor:
-    return answer.log_softmax(-1, dtype=torch.promote_types(answer.dtype, torch.float32))
+    return _precise(answer).log_softmax(-1)
 
 
 def _mean(each: Tensor, counted: Tensor) -> Tensor:

@@ -24,8 +24,10 @@ def fast_arithmetic(place: torch.device, parameters: Iterable[nn.Parameter]) -> 
 def _has_bfloat16(place: torch.device) -> bool:
     """Return whether a device multiplies matrices faster in bfloat16 than in float32."""
     if place.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    found = torch.cpu.get_capabilities()
+        with torch.cuda.device(place):
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    # PyTorch 2.4 does not report them.
+    found: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
 
 

@@ -18,6 +18,8 @@ from chita.model.samples.batch import MISFITS, Batch, copied, map_tensors, tenso
 from chita.model.samples.given_data import read_batches
 from chita.model.samples.ignored_labels import with_labels
 
+FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
+
 Loss = Callable[[Any, Any], Tensor]
 
 
@@ -156,7 +158,7 @@ def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:
     counted = (
         torch.ones_like(each) if targets.is_floating_point() else (targets != IGNORED).to(each)
     )
-    return each.view(rows, -1).sum(1) / counted.view(rows, -1).sum(1)
+    return each.reshape(rows, -1).sum(1) / counted.reshape(rows, -1).sum(1)
 
 
 def scalar(value: Any) -> Tensor:
@@ -189,9 +191,6 @@ def _describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"of shape {tuple(value.shape)} ({value.dtype})"
     return f"of type {type(value).__name__}"
-
-
-FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 
 
 @torch.no_grad()

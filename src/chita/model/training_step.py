@@ -58,7 +58,8 @@ class CapturedStep:
 
     Args:
         step: the step to capture; the model does not change.
-        batch: the tensors of a batch with the shapes of all later batches.
+        batch: the tensors of a batch with the shapes of all later batches. Their GPU must be the
+            current device.
     """
 
     def __init__(self, step: TrainingStep, *batch: Tensor) -> None:
@@ -92,23 +93,19 @@ def fastest(step: TrainingStep, *batch: Tensor) -> Pass:
     """Return the step as a CUDA graph if the batch is on a GPU and a capture succeeds."""
     if not batch[0].is_cuda:
         return step
-    stream, random = torch.cuda.current_stream(), _random(batch[0].device)
-    spare = random.clone_state()
-    try:
-        return CapturedStep(step, *batch)
-    except (RuntimeError, ChitaError) as error:  # a misfit of the model is raised again later
-        logger.warning("steps run without a CUDA graph, which is slower: %s", error)
-        torch.cuda.set_stream(stream)  # a failed capture leaves its own stream
-        random.graphsafe_set_state(spare)  # and leaves a generator that expects its end
-        torch.cuda.synchronize()
-        step.forget_gradients()
-        return step
-
-
-def _random(place: torch.device) -> torch.Generator:
-    """Return the default generator of a GPU."""
-    number = torch.cuda.current_device() if place.index is None else place.index
-    return torch.cuda.default_generators[number]
+    with torch.cuda.device(batch[0].device):
+        stream = torch.cuda.current_stream()
+        random = torch.cuda.default_generators[torch.cuda.current_device()]
+        spare = random.clone_state()
+        try:
+            return CapturedStep(step, *batch)
+        except (RuntimeError, ChitaError) as error:  # a misfit of the model is raised again later
+            logger.warning("steps run without a CUDA graph, which is slower: %s", error)
+            torch.cuda.set_stream(stream)  # a failed capture leaves its own stream
+            random.graphsafe_set_state(spare)  # and leaves a generator that expects its end
+            torch.cuda.synchronize()
+            step.forget_gradients()
+            return step
 
 
 def average_gradients(ranks: Ranks, parameters: Sequence[nn.Parameter]) -> None:

@@ -173,14 +173,21 @@ class Costs:
     contests: int = CONTESTS
 
     def seconds(self, steps: int) -> float:
-        """Return the time of a run with this many training steps, which increases with them."""
+        """Return the time of a run with this many training steps.
+
+        It increases with the steps, except where a further stage shortens the first one, if that
+        one trains on each task.
+        """
         compared = self._comparisons(steps) * (self.probe_steps(steps) * self.step + self.check)
         stages = self.stages_for(steps)
         trained = steps * (1 + self.tries_tasks(steps) / stages)
         return trained * self.step + stages * (CHECKS * self.check + self.stage) + compared
 
     def affordable_steps(self, seconds: float) -> int:
-        """Return the most training steps that take at most this time; 0 if one takes longer."""
+        """Return training steps that fit into this time where one more does not; 0 if none fits.
+
+        A larger number may fit again, since `seconds` may fall where a stage is added.
+        """
         return bisect_right(range(1, MOST_STEPS + 1), seconds, key=self.seconds)
 
     def stages_for(self, steps: int) -> int:
@@ -213,15 +220,15 @@ class Plan:
         steps: the training steps of each stage.
         probe: the training steps of a candidate, before candidates are compared.
         tries_tasks: whether the first stage trains on each task, to choose one.
-        batch: the samples of a step; None in runs that were stored before it was planned.
+        batch: the samples of a step.
     """
 
     rate: float
     sparsities: list[float]
     steps: list[int]
     probe: int
-    tries_tasks: bool = False
-    batch: int | None = None
+    tries_tasks: bool
+    batch: int
 
 
 def divide_steps(steps: int, stages: int) -> list[int]:

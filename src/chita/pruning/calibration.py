@@ -1,8 +1,8 @@
 """Divide the calibration samples: rows of A, samples to choose by, and samples to measure on.
 
 The loss on samples outside A decides what a stage does. The best of many candidates looks better on
-these samples than it is. A third part, which is not used for any choice, therefore gives the loss
-that is reported and decides whether the floor holds.
+these samples than it is. A third part therefore gives the loss that is reported and decides whether
+the floor holds. It is not used for any other choice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Calibration:
         rows: n, the rows of A.
         batch: m, the samples in a row.
         held_out: other samples, to choose by.
-        measured: a third part, to measure on; it is not used for any choice.
+        measured: a third part, to measure on; it is not used for any choice except the floor.
         at_once: the largest number of samples in a forward pass.
         loss: the loss of the network; None for the default.
         row_loss: the loss whose gradients are the rows of A; None for the default.
@@ -180,7 +180,12 @@ def _counts(
 
 
 def _enough_to_train(choice: int, config: PruneConfig) -> int:
-    """Return the samples of which the shares to choose by and to measure on are `choice`."""
+    """Return how many samples a run with recovery needs for full parts to choose by and measure on.
+
+    Args:
+        choice: the largest size of each part.
+        config: the options of the run.
+    """
     return math.ceil(choice / min(CHOICE_SHARE, MEASURE_SHARE)) if config.recovers else 0
 
 

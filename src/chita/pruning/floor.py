@@ -18,8 +18,8 @@ CEILING = 0.99  # the sparsity to search up to, unless one is given
 class Floor:
     """The bounds within which a stage is accepted.
 
-    They apply to samples that are not used for any choice, and must hold by one standard error: on
-    few samples a loss or an accuracy may look better than it is.
+    They apply to samples that are not used for any other choice, and must hold by one standard
+    error: on few samples a loss or an accuracy may look better than it is.
 
     Attributes:
         max_loss_increase: the largest increase of the loss over that of the dense network.
@@ -48,7 +48,8 @@ class FloorCheck:
     """Measures a model and checks it against the floor.
 
     Args:
-        measured: samples that are not used for any choice, and the model, which is still dense.
+        measured: samples that are not used for any other choice, and the model, which is still
+            dense.
         floor: the bounds.
 
     Raises:

@@ -32,6 +32,10 @@ from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
+REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # the most samples, in total and in a forward pass
+
+BATCH_NORM = "batch norm"
+BIASES = "biases"
 
 # (name of a layer, the layer, its output) -> a replacement of the output; None to keep it.
 Watch = Callable[[str, nn.Module, Tensor], Tensor | None]
@@ -151,18 +155,13 @@ def _along_channels(layer: nn.Module, values: Tensor) -> Tensor:
     return values.reshape(-1, *[1] * (-1 - channel_dim(layer)))
 
 
-REPAIR_SAMPLES, REPAIR_BATCH = 1024, 128  # the most samples, in total and in a forward pass
-
-BATCH_NORM = "batch norm"
-BIASES = "biases"
-
-
 def dense_means(model: nn.Module, weights: Weights, calibration: Calibration) -> DenseMeans:
     """Return the means of a model before pruning, over samples of A."""
     samples, batch = min(REPAIR_SAMPLES, calibration.rows * calibration.batch), calibration.batch
     size = min(REPAIR_BATCH, calibration.at_once, samples)
     size -= size % batch if size > batch else 0  # rows of A start at a mini-batch
-    return DenseMeans(model, weights, list(calibration.stream.take(samples // size * size, size)))
+    pieces = calibration.stream.pieces(samples // size * size, size)  # the model needs no targets
+    return DenseMeans(model, weights, list(pieces))
 
 
 def repair(

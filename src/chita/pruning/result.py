@@ -36,8 +36,8 @@ class PruneResult:
         counts: parameters, non-zeros, bytes and multiply-adds of the whole model.
         groups: under a pattern, how many of its groups keep how many weights: {2: all} for 2:4.
         repairs: a row for each repair that was tried at the end.
-        held_out_loss: the loss of the returned model, on samples that are not used for any choice;
-            None if no samples were held out.
+        held_out_loss: the loss of the returned model, on samples that are not used for any choice
+            except the floor; None if no samples were held out.
         held_out_error: its standard error.
     """
 
@@ -95,7 +95,7 @@ class PruneResult:
             seconds=Seconds(
                 gradients=sum(row.gradient_seconds for row in stages),
                 solve=sum(row.solve_seconds for row in stages),
-                guard=sum(row.guard_seconds for row in stages),
+                held_out=sum(row.held_out_seconds for row in stages),
                 recovery=sum(row.recovery_seconds for row in stages),
                 total=time.perf_counter() - began,
             ),

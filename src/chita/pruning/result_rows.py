@@ -57,14 +57,15 @@ class StageRow:
         objective: Q at the solution.
         loss: the mean calibration loss before the stage, at the weights of its gradients; None for
             a method that prunes block by block.
-        held_out_loss: the loss after the stage, on samples that are not used for any choice.
+        held_out_loss: the loss after the stage, on samples that are not used for any choice
+            except the floor.
         iterations: the updates that the algorithm took.
         converged: whether the algorithm converged.
         jitter: the value added to the diagonal of a system to make it positive definite.
         gradient_seconds: the time for gradients.
         solve_seconds: the time for solves.
         candidate: the metric, the blocks and the first-order term of the stage problem.
-        guard_seconds: the time for held-out losses.
+        held_out_seconds: the time for held-out losses.
         held_out_error: the standard error of `held_out_loss`.
         choice_loss: the loss on the samples by which the stage was chosen, which is biased low.
         sample_gradients: the samples whose gradients the stage computed.
@@ -96,7 +97,7 @@ class StageRow:
     gradient_seconds: float
     solve_seconds: float
     candidate: Candidate
-    guard_seconds: float = 0.0
+    held_out_seconds: float = 0.0
     held_out_error: float | None = None
     choice_loss: float | None = None
     sample_gradients: int = 0
@@ -116,7 +117,7 @@ class StageRow:
     @property
     def seconds(self) -> float:
         """The time of the stage."""
-        others = self.guard_seconds + self.recovery_seconds
+        others = self.held_out_seconds + self.recovery_seconds
         return self.gradient_seconds + self.solve_seconds + others
 
     def to_dict(self) -> dict[str, Any]:
@@ -192,10 +193,10 @@ class RepairRow:
 
 @dataclass(frozen=True)
 class Seconds:
-    """The time of a run, by purpose; `guard` is the time for held-out losses."""
+    """The time of a run, by purpose; `held_out` is the time for held-out losses."""
 
     gradients: float
     solve: float
-    guard: float
+    held_out: float
     recovery: float
     total: float

@@ -114,7 +114,7 @@ class StageFile(ResumableRun[FinishedStages]):
             recovery=header["recovery"],
             rows=[StageRow.from_dict(row) for row in header["rows"]],
             place=tuple(header["place"]),
-            search=header["guard"],
+            search=header["search"],
             seconds=header["seconds"],
         )
         return StoredRun(header["run"], header["stages"], finished)
@@ -130,7 +130,7 @@ class StageFile(ResumableRun[FinishedStages]):
             "stages": self.total,
             "rows": [row.to_dict() for row in finished.rows],
             "place": finished.place,
-            "guard": finished.search,
+            "search": finished.search,
             "recovery": finished.recovery,
             "seconds": finished.seconds,
         }
@@ -155,11 +155,7 @@ def _digest(header: str, tensors: Mapping[str, Tensor]) -> str:
 def _checked(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return the header of a file, after checking that nothing in the file has changed."""
     header: dict[str, Any] = json.loads(metadata[_HEADER])
-    if metadata.keys() == {_HEADER}:  # a file of an older version
-        intact = fingerprint(sorted(tensors.items())) == header["fingerprint"]
-    else:
-        intact = _digest(metadata[_HEADER], tensors) == metadata[_DIGEST]
-    if not intact:
+    if _digest(metadata[_HEADER], tensors) != metadata[_DIGEST]:
         raise ValueError("the content is not the one that was written")
     return header
 

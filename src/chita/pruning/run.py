@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from chita.errors import ChitaError
 from chita.pruning.block_by_block.stage import BlockStage
 from chita.pruning.recovery.snapshot import Snapshot, load_tensors, other_tensors
 from chita.pruning.repair import repair
@@ -42,10 +43,8 @@ class Run:
             folder: the folder of the run.
             resume: whether to continue.
         """
-        data, sizes = (
-            self.setup.calibration,
-            {"n": self.setup.calibration.rows, "p": self.setup.weights.size},
-        )
+        data = self.setup.calibration
+        sizes = {"n": data.rows, "p": self.setup.weights.size}
         run = describe_run(self.setup.config, self.setup.model, data.stream, data.other, sizes)
         stage_file = StageFile(folder, run=run, stages=len(self.setup.config.plan()))
         finished = self.setup.ranks.from_first(lambda: stage_file.begin(resume=resume))
@@ -54,11 +53,21 @@ class Run:
             data.stream.seek(finished.place)
             self.setup.weights.replace(finished.weights)
             load_tensors(self.setup.model, finished.others)
+            self._load_states(finished, stage_file.path)
+            self.rows, self.kept = finished.rows, finished.kept.to(self.setup.weights.device)
+            self.began -= finished.seconds
+
+    def _load_states(self, finished: FinishedStages, path: Path) -> None:
+        """Continue with the stored plan of the training and the stored state of the search."""
+        try:
             if self.setup.recovery is not None and finished.recovery is not None:
                 self.setup.recovery.load_state(finished.recovery)
-            self.rows, self.kept = finished.rows, finished.kept.to(self.setup.weights.device)
             self.setup.search.load_state(finished.search)
-            self.began -= finished.seconds
+        except (KeyError, TypeError) as error:
+            raise ChitaError(
+                f"cannot continue from {path}, which another version of chita wrote "
+                f"({type(error).__name__}: {error}); delete it (--overwrite) to start anew"
+            ) from error
 
     def finished(self) -> FinishedStages:
         """Return the state after the stages so far."""

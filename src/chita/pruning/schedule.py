@@ -15,6 +15,16 @@ from typing import Any, Protocol
 
 from chita.errors import ChitaError, is_number, is_share, require
 
+FAST = 2.0  # the factor by which a stage exceeds an even step where the loss does not rise
+MANY = 4  # with fewer stages left, none is saved
+RISE = 0.01  # a smaller relative change of the loss counts neither as a rise nor as a fall
+LEAST = 0.01  # the least part of the remaining weights that a stage removes
+PATIENCE = 3  # stages at the target within which the loss must fall
+FREE = 0.25  # a run starts where the mask alone raises the loss by this part
+BISECTIONS = 6
+CLOSE = 0.02  # the search for a floor ends at this fraction of the density, or
+FINEST = 1e-4  # at this fraction of the weights
+
 # A mesh maps (i, last, ratio) to the fraction of the way from the first sparsity to the target that
 # step i of 0, ..., last has covered; `ratio` is the target density divided by the first density.
 Mesh = Callable[[int, int, float], float]
@@ -85,17 +95,6 @@ def sparsities(
     # Rounding may move start + (target - start) beyond the target.
     ramp = [min(start + (target - start) * share, target) for share in shares]
     return ramp + [target] * (held + 1)
-
-
-FAST = 2.0  # the factor by which a stage exceeds an even step where the loss does not rise
-MANY = 4  # with fewer stages left, none is saved
-RISE = 0.01  # a smaller relative change of the loss counts neither as a rise nor as a fall
-LEAST = 0.01  # the least part of the remaining weights that a stage removes
-PATIENCE = 3  # stages at the target within which the loss must fall
-FREE = 0.25  # a run starts where the mask alone raises the loss by this part
-BISECTIONS = 6
-CLOSE = 0.02  # the search for a floor ends at this fraction of the density, or
-FINEST = 1e-4  # at this fraction of the weights
 
 
 class FinishedStage(Protocol):
@@ -220,7 +219,12 @@ def _rising(rows: Sequence[FinishedStage]) -> bool:
 
 
 def _worth_staying(rows: Sequence[FinishedStage], held: int) -> bool:
-    """Return whether another stage at the target may lower the loss, or `held` asks for it."""
+    """Return whether to add a stage at the target.
+
+    Args:
+        rows: the stages so far, the last of them at the target.
+        held: the stages at the target that are run even if the loss does not fall.
+    """
     losses = [row.choice_loss for row in rows if row.sparsity == rows[-1].sparsity]
     if len(losses) <= max(held, PATIENCE):
         return True

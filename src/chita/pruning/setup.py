@@ -229,7 +229,7 @@ class Setup:
         return LocalModel(no_rows(w0[self.division.columns]))
 
     def measure(self) -> Measurement:
-        """Measure the model on samples that are not used for any choice."""
+        """Measure the model on samples that are not used for any choice except the floor."""
         return self.measured.measure() if self.floor is None else self.floor.measure()
 
     def holds(self) -> bool:

@@ -84,7 +84,7 @@ class Stage:
             row,
             held_out_loss=measurement.loss,
             solve_seconds=time.perf_counter() - start - others,
-            guard_seconds=held_out_seconds,
+            held_out_seconds=held_out_seconds,
             held_out_error=measurement.loss_error,
             choice_loss=choice_loss,
             accepted=measurement.accepted,

@@ -29,6 +29,8 @@ from chita.solver.options import Options
 from chita.solver.problem import Problem
 from chita.solver.solve import Solution
 
+METRICS = ("plain", "fisher", *OF_WEIGHTS)
+NEEDS_GRADIENTS = ("fisher",)  # metrics that depend on A
 # Added to the diagonal of the Fisher, which is zero for weights that no sample depends on: a
 # fraction of its mean over the output channel, and a small fraction of its mean over the layer.
 FLOOR = 0.01
@@ -63,10 +65,6 @@ class Shape:
         parts = torch.split(vector, self.sizes)
         seen = [part.view(axes) for part, axes in zip(parts, self.layers, strict=True)]
         return torch.cat([function(layer).flatten() for layer in seen])
-
-
-METRICS = ("plain", "fisher", *OF_WEIGHTS)
-NEEDS_GRADIENTS = ("fisher",)  # metrics that depend on A
 
 
 def metric_scale(
@@ -130,7 +128,7 @@ class Formulation:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ScaledTerms:
     """A D^-1 and D w0 for the columns of this rank, and D, None for the plain metric."""
 
     matrix: GradientMatrix
@@ -162,7 +160,7 @@ class StageProblem:
     division: Division
     algorithm: Algorithm
     drop_dead: bool = False
-    _measured: dict[str, Measured] = field(default_factory=dict)
+    _scaled: dict[str, ScaledTerms] = field(default_factory=dict)
 
     @property
     def matrix(self) -> GradientMatrix:
@@ -245,12 +243,12 @@ class StageProblem:
             return layout
         return replace(layout, block_size=block_size)
 
-    def _in_metric(self, metric: str) -> Measured:
+    def _in_metric(self, metric: str) -> ScaledTerms:
         """Return A and w0 in a metric; made once, since a matrix caches its last Gram product."""
-        if metric not in self._measured:
+        if metric not in self._scaled:
             matrix, w0 = self.matrix, self.division.part(self.w0).to(self.matrix.dtype)
             if metric == "plain":
-                self._measured[metric] = Measured(matrix, w0, None)
+                self._scaled[metric] = ScaledTerms(matrix, w0, None)
             else:
                 scale = metric_scale(
                     metric,
@@ -260,5 +258,5 @@ class StageProblem:
                     columns=self.division.columns,
                     sizes=self._column_sizes if metric == "fisher" else None,
                 )
-                self._measured[metric] = Measured(ScaledMatrix(matrix, scale), scale * w0, scale)
-        return self._measured[metric]
+                self._scaled[metric] = ScaledTerms(ScaledMatrix(matrix, scale), scale * w0, scale)
+        return self._scaled[metric]

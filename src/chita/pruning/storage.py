@@ -31,6 +31,9 @@ from chita.solver.solve import ALGORITHMS
 
 logger = logging.getLogger(__name__)
 
+FILLED = 0.6  # the largest fraction of the free memory for A, without a given budget
+SOLVES = 8  # the approximate number of solves of a stage that chooses by held-out samples
+
 
 def check_memory(
     method: Method, layout: Layout, n: int, device: torch.device, budget: int | None = None
@@ -68,10 +71,6 @@ def _round_sizes(largest: int) -> list[int]:
     """Return block sizes to propose, the largest first: 1, 2 or 5 times a power of ten."""
     sizes = [digit * 10**power for power in range(2, 9) for digit in (1, 2, 5)]
     return [size for size in reversed(sizes) if size < largest]
-
-
-FILLED = 0.6  # the largest fraction of the free memory for A, without a given budget
-SOLVES = 8  # the approximate number of solves of a stage that chooses by held-out samples
 
 
 def choose_store(

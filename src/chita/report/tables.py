@@ -178,7 +178,7 @@ def summary_table(record: Mapping[str, Any]) -> Table:
         table.add_row("ridge of the last stage", f"{ridge:.2g}")
     table.add_row("seconds for gradients and inputs", f"{seconds['gradients']:.2f}")
     table.add_row("seconds for the solves", f"{seconds['solve']:.2f}")
-    table.add_row("seconds for held-out losses", f"{seconds['guard']:.2f}")
+    table.add_row("seconds for held-out losses", f"{seconds['held_out']:.2f}")
     if record.get("training_steps"):
         table.add_row("seconds for the training", f"{seconds['recovery']:.2f}")
     table.add_row("seconds in total", f"{seconds['total']:.2f}")

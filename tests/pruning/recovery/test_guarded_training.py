@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from chita.model.distill import Dense
+from chita.model.distill import DenseNetwork
 from chita.model.weights import Weights
 from chita.pruning.held_out import HeldOut, PartLosses
 from chita.pruning.recovery.guarded_training import TEST_KEY, GuardedTraining
@@ -30,7 +30,7 @@ class World:
         self.pruned = halved(self.dense)
         self.weights = Weights(self.pruned)
         self.kept = self.weights.vector() != 0
-        teacher = Dense(self.dense, batch_of(points(20)[0]), 0, squares=False)
+        teacher = DenseNetwork(self.dense, batch_of(points(20)[0]), 0, squares=False)
         held = [teacher.answers(batch_of(points(60, seed=1)[0]))]
         self.held_out = HeldOut(self.pruned, self.weights, held, teacher.divergence, ALONE)
         self.training = self.trainer(self.pruned)

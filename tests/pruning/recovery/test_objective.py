@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from chita.model.distill import Dense
+from chita.model.distill import DenseNetwork
 from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery.objective import (
@@ -80,7 +80,7 @@ def test_classes_are_compared_by_the_divergence_of_softened_probabilities() -> N
     ],
 )
 def test_a_confident_network_gets_a_higher_temperature(logits: Tensor, temperature: float) -> None:
-    dense = Dense(tiny(), batch_of(points(4)[0]), 0, squares=False)
+    dense = DenseNetwork(tiny(), batch_of(points(4)[0]), 0, squares=False)
     targets = {"answer": logits, "counted": torch.ones(len(logits))}
     assert dense.temperature(targets) == pytest.approx(temperature)
 
@@ -99,7 +99,7 @@ def test_dicts_with_padding_are_compared_at_tokens_only(labels: bool) -> None:
     pruned = halved(model)
     keywords = padded(20)
     first = Batch(keywords, 20) if labels else Batch(((keywords,), torch.arange(20)), 20)
-    dense = Dense(model, first, 0, squares=False)
+    dense = DenseNetwork(model, first, 0, squares=False)
     task = distillation(dense, [first], first, at_once=8, place=CPU)
     assert task.mix is None  # a mean of tokens is no token
     mask = keywords["attention_mask"].double()
@@ -164,7 +164,7 @@ def test_single_samples_and_samples_of_several_shapes_are_not_mixed(inputs: list
             return out
 
     batches = [batch_of(x) for x in inputs]
-    dense = Dense(seeded(Mean), batches[0], 0, squares=False)
+    dense = DenseNetwork(seeded(Mean), batches[0], 0, squares=False)
     task = distillation(dense, batches, batches[0], at_once=8, place=CPU)
     for batch in draw(task, 8):
         x = parts(batch)[0][0]
@@ -252,7 +252,7 @@ def test_the_samples_of_a_distillation_keep_the_targets_of_the_run() -> None:
     """Each label is the sum of its inputs, so that a shuffled pair would not fit."""
     inputs = points(160)[0]
     batch = batch_of(inputs, inputs.sum(1))
-    dense = Dense(tiny(), batch, 0, squares=False)
+    dense = DenseNetwork(tiny(), batch, 0, squares=False)
     task = own_loss_of(distillation(dense, [batch], batch, at_once=64, place=CPU), None)
     for drawn in draw(task, 20):
         (x,), labels = parts(drawn)
@@ -268,7 +268,7 @@ def test_a_dict_of_keywords_keeps_its_labels() -> None:
 
     model: Any = seeded(Labelled)
     batch = Batch(keywords, 20)
-    dense = Dense(model, batch, 0, squares=False)
+    dense = DenseNetwork(model, batch, 0, squares=False)
     own = own_loss_of(distillation(dense, [batch], batch, at_once=8, place=CPU), None)
     for drawn in draw(own, 3):
         assert isinstance(drawn.content, dict) and drawn.content.keys() == keywords.keys()

@@ -14,7 +14,8 @@ from chita.pruning.recovery.step import RecoveryStep
 from tests.support.pruning import numbers, points, seeded, tiny
 from tests.support.recovering import Tokens, halved, padded, task_of
 
-HAS_BFLOAT16 = any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16"))
+CAPABILITIES = getattr(torch.cpu, "get_capabilities", dict)()
+HAS_BFLOAT16 = any(CAPABILITIES.get(name) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def step_of(model: nn.Module, objective: Any, example: Batch) -> RecoveryStep:

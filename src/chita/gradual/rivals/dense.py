@@ -12,7 +12,7 @@ from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.model.weights import Patterns, Weights
 
 
-class Dense(Sparsifier):
+class DenseTraining(Sparsifier):
     """Keep all weights: training is the same as without a sparsifier.
 
     Args:

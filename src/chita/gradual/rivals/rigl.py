@@ -68,7 +68,7 @@ class RigL(Masked):
             ]
 
 
-def exchange(kept: Tensor, magnitude: Tensor, promise: Tensor, count: int) -> Tensor:
+def exchange(kept: Tensor, magnitude: Tensor, growth_score: Tensor, count: int) -> Tensor:
     """Drop the `count` smallest kept weights from a mask and grow as many others.
 
     A dropped weight may grow again and then keeps its value; all others grow from zero.
@@ -76,10 +76,10 @@ def exchange(kept: Tensor, magnitude: Tensor, promise: Tensor, count: int) -> Te
     Args:
         kept: (s,) bool.
         magnitude: (s,) the magnitude of the weights; the smallest are dropped.
-        promise: (s,) non-negative scores; the weights with the largest grow.
+        growth_score: (s,) non-negative scores; the weights with the largest grow.
         count: the number of weights to exchange, at most the number of kept ones.
     """
-    return grow(drop(kept, magnitude, count), promise, count)
+    return grow(drop(kept, magnitude, count), growth_score, count)
 
 
 def drop(kept: Tensor, magnitude: Tensor, count: int) -> Tensor:
@@ -87,6 +87,6 @@ def drop(kept: Tensor, magnitude: Tensor, count: int) -> Tensor:
     return kept & ~top_k_mask(torch.where(kept, -magnitude, -torch.inf), count)
 
 
-def grow(kept: Tensor, promise: Tensor, count: int) -> Tensor:
+def grow(kept: Tensor, growth_score: Tensor, count: int) -> Tensor:
     """Return the mask (s,) with `count` more weights, those with the largest scores."""
-    return kept | top_k_mask(torch.where(kept, -torch.inf, promise), count)
+    return kept | top_k_mask(torch.where(kept, -torch.inf, growth_score), count)

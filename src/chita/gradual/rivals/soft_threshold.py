@@ -23,8 +23,8 @@ class SoftThreshold(Sparsifier):
     Weight decay moves s from below towards 0 and thereby raises the thresholds: it determines the
     sparsity. The paper tries decays until the sparsity is about right. Here the decay of a step
     is in proportion to how far the sparsity is behind the cubic on the way to the target. In the
-    end s is scaled once more, by a factor found by bisection, and the few smallest weights above k
-    go, so that exactly k are left.
+    end s is scaled once more, by a factor found by bisection, and the smallest of the weights that
+    are left are removed until exactly k remain.
 
     Every layer learns a threshold, the first and the last included, as in Kusupati et al.: no layer
     is dense by rule.

@@ -49,7 +49,7 @@ class Batch:
         return Batch(map_tensors(lambda tensor: tensor[part], self.content), len(taken))
 
     def select(self, index: Tensor) -> Batch:
-        """Copy the samples at `index`, a vector of integers on the CPU."""
+        """Copy the samples at `index`, a vector of integers."""
         content = map_tensors(lambda tensor: tensor[index.to(tensor.device)], self.content)
         return Batch(content, len(index))
 

@@ -10,17 +10,15 @@ anew at every stage, by the least loss.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
-from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch, Solve
-from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice
+from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice, check_finite
 from chita.pruning.held_out import LossesOf, PartLosses
 from chita.pruning.stage_problem import Formulation
 from chita.solver.solve import Solution
@@ -118,11 +116,7 @@ class CandidateSearch:
                 choice, candidate = other, rival
         self._candidate = candidate
         choice, step = self._best_step(evaluator, candidate, choice)
-        if math.isinf(choice.rank):
-            raise ChitaError(
-                f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
-                "the data must be finite, or the ridge larger"
-            )
+        check_finite(choice)
         return StageChoice(choice, candidate, step, evaluator.trials)
 
     @property
@@ -223,15 +217,15 @@ class CandidateSearch:
     def state(self) -> dict[str, Any]:
         """Return the state that the next stage depends on, ready for JSON."""
         return {
-            "form": None if self._candidate is None else self._candidate.to_dict(),
+            "candidate": None if self._candidate is None else self._candidate.to_dict(),
             "turn": self._turn,
             "ridges": [[c.to_dict(), search.last] for c, search in self._ridges.items()],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a result of `state`."""
-        form = state["form"]
-        self._candidate = None if form is None else Candidate.from_dict(form)
+        candidate = state["candidate"]
+        self._candidate = None if candidate is None else Candidate.from_dict(candidate)
         self._turn = state["turn"]
         for candidate, last in state["ridges"]:
             self._ridge_search(Candidate.from_dict(candidate)).last = last

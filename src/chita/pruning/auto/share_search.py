@@ -8,13 +8,10 @@ lambda.
 
 from __future__ import annotations
 
-import math
-
-from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate
 from chita.pruning.auto.ridge import Choice, RidgeSearch, downhill
 from chita.pruning.auto.search import CandidateSearch, Evaluator
-from chita.pruning.auto.stage_choice import Solvable, StageChoice
+from chita.pruning.auto.stage_choice import Solvable, StageChoice, check_finite
 from chita.pruning.held_out import LossesOf
 
 FIRST = -4  # in half-decades: lambda = 0.01, the ridge of chita-layer
@@ -47,10 +44,8 @@ class ShareSearch(CandidateSearch):
         if self._ridge is None:
             downhill(lambda step: rank(candidate, step), first, DECADE)
         assert best is not None
-        choice, self._candidate, self._ridge_search(best[1]).last = best
-        if math.isinf(choice.rank):
-            raise ChitaError(
-                f"the held-out loss is {choice.held_out_loss} for every candidate that was tried; "
-                "the data must be finite, or the ridge larger"
-            )
-        return StageChoice(choice, self._candidate, 1.0, evaluator.trials)
+        choice, candidate, step = best
+        self._candidate = candidate
+        self._ridge_search(candidate).last = step
+        check_finite(choice)
+        return StageChoice(choice, candidate, 1.0, evaluator.trials)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate, Trial
 from chita.pruning.auto.ridge import Choice
 from chita.pruning.held_out import LossesOf
@@ -63,6 +65,15 @@ class StageChoice:
         alone = f"; the mask alone has {min(masks):.4g}" if masks else ""
         loss = self.choice.held_out_loss
         return f"{what}: held-out loss {loss:.4g}, chosen among {len(self.trials)}{alone}"
+
+
+def check_finite(best: Choice) -> None:
+    """Raise a ChitaError if the held-out loss of the best candidate of a stage is not finite."""
+    if math.isinf(best.rank):
+        raise ChitaError(
+            f"the held-out loss is {best.held_out_loss} for every candidate that was tried; the "
+            "data must be finite, or the ridge larger"
+        )
 
 
 class StageSearch(Protocol):

@@ -17,10 +17,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch
-from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice
+from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice, check_finite
 from chita.pruning.held_out import LossesOf
 from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
 from chita.solver.solve import Solution
@@ -132,10 +131,7 @@ class Tournament:
         for number, choice in choices.items():
             if choice.surely_beats(choices[best]):
                 best = number
-        if math.isinf(choices[best].rank):
-            raise ChitaError(
-                "the held-out loss is finite for no candidate of the stage; the data must be finite"
-            )
+        check_finite(choices[best])
         self._count(best, choices)
         trials = [self._trial(number, choice) for number, choice in choices.items()]
         entrant = self._entrants[best]

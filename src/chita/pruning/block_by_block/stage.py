@@ -20,7 +20,7 @@ from chita.model.weights import weight_axes
 from chita.pruning.auto.stage_choice import StageChoice
 from chita.pruning.block_by_block.layer_solver import LayerSolver
 from chita.pruning.block_by_block.plan import store_samples
-from chita.pruning.block_by_block.sweep import Measured, Sweep, Swept
+from chita.pruning.block_by_block.sweep import Sweep, SweepStatistics, Swept
 from chita.pruning.block_by_block.swept_problem import SweptProblem
 from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.result_rows import StageRow
@@ -44,7 +44,7 @@ class BlockStage(Stage):
 
     def solve(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """Prune the model block by block; see `Stage.solve`."""
-        setup, k, measured = self._setup, self._setup.supports.kept(sparsity), Measured()
+        setup, k, measured = self._setup, self._setup.supports.kept(sparsity), SweepStatistics()
         outcome: Solution | Swept
         candidate = setup.space.first
         if self._searches:
@@ -80,7 +80,7 @@ class BlockStage(Stage):
         )
         return row, kept
 
-    def _search(self, number: int, k: int, w0: Tensor, measured: Measured) -> StageChoice:
+    def _search(self, number: int, k: int, w0: Tensor, measured: SweepStatistics) -> StageChoice:
         """Choose a candidate; after the last choice, solve it with the samples that chose it, too.
 
         The samples and the gradients of the search are freed before the last sweep.
@@ -108,7 +108,7 @@ class BlockStage(Stage):
         return find_sections(setup.model, layers, setup.sample.to(setup.weights.device))
 
     def _sweep(
-        self, source: CurvatureSource, number: int, k: int, w0: Tensor, measured: Measured
+        self, source: CurvatureSource, number: int, k: int, w0: Tensor, measured: SweepStatistics
     ) -> Sweep:
         """Compute the gradients of a stage, read its samples, and return its sweep.
 

@@ -56,7 +56,7 @@ class Swept:
 
 
 @dataclass
-class Measured:
+class SweepStatistics:
     """What has been measured for the sweeps of a stage so far.
 
     Attributes:
@@ -100,7 +100,7 @@ class Sweep:
         counts: Mapping[str, int],
         report: Report,
         stage: int,
-        measured: Measured,
+        measured: SweepStatistics,
     ) -> None:
         self._sections, self._weights, self._samples = sections, weights, samples
         self._solver, self._counts, self._report = solver, counts, report

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.distill import Dense
+from chita.model.distill import DenseNetwork
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
@@ -79,7 +79,7 @@ class RecoveryTask:
 
 
 def distillation(
-    dense: Dense,
+    dense: DenseNetwork,
     batches: Iterable[Batch],
     first: Batch,
     *,
@@ -219,7 +219,7 @@ def tasks_for(
         place: the device of the model.
     """
     try:
-        dense = Dense(model, first, 0, squares=squares)
+        dense = DenseNetwork(model, first, 0, squares=squares)
     except ChitaError as error:
         logger.warning("recovery trains on the loss, without the dense network: %s", error)
         return [own_loss(batches(), loss, at_once=at_once, place=place)]

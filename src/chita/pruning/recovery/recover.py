@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.checks import check_model, check_module
-from chita.model.distill import Dense, InputStream
-from chita.model.forward import answer_of, evaluating, unwrapped
+from chita.model.distill import DenseNetwork, InputStream
+from chita.model.forward import answer_of, convolution_trials, evaluating, unwrapped
 from chita.model.freed_memory import freed_memory_reused
 from chita.model.losses import Loss, ignored_label
 from chita.model.masks import apply_masks, check_masks
@@ -108,7 +108,13 @@ def recover(
         )
     if teacher is not None:
         _check_teacher(teacher, model)
-    with joined_ranks() as ranks, without_autocast(), freed_memory_reused(), merged_ties(model):
+    with (
+        joined_ranks() as ranks,
+        convolution_trials(False),
+        without_autocast(),
+        freed_memory_reused(),
+        merged_ties(model),
+    ):
         name = loss if isinstance(loss, str) else None
         agree_on_options(ranks, {"loss": name, "budget": budget, "seed": seed, "sync": sync})
         agree_on_model(ranks, model, sync=sync)
@@ -196,7 +202,7 @@ def _prepare(
         )
     spec = InputSpec.of(model)
     held_out_loss = own = resolve_loss(loss)
-    dense: Dense | None = None
+    dense: DenseNetwork | None = None
     stream: SampleStream
     if teacher is not None:
         stream = inputs = InputStream(batches, seed, spec=spec)
@@ -261,7 +267,9 @@ def _measure(
     return rate, Costs(recovery.step_seconds, recovery.check_seconds, stages=1)
 
 
-def _teacher(teacher: nn.Module, model: nn.Module, first: Batch | None, *, squares: bool) -> Dense:
+def _teacher(
+    teacher: nn.Module, model: nn.Module, first: Batch | None, *, squares: bool
+) -> DenseNetwork:
     """Return the teacher; its answers must have the form of the model's."""
     if first is None:
         raise ChitaError("batches contain no samples")
@@ -270,7 +278,7 @@ def _teacher(teacher: nn.Module, model: nn.Module, first: Batch | None, *, squar
         own = answer_of(sample.to(next(model.parameters()).device).outputs(model))
     try:
         check_model(teacher)
-        dense = Dense(teacher, first, 0, squares=squares)
+        dense = DenseNetwork(teacher, first, 0, squares=squares)
     except ChitaError as error:
         raise ChitaError(
             f"teacher must be a network that takes the inputs of the model, got "

@@ -292,5 +292,4 @@ class StageRecovery:
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue with a plan that `state` returned."""
         self.plan, self.rate, self.task = Plan(**state["plan"]), state["rate"], state["task"]
-        if self.plan.batch is not None:
-            self._use_batch(self.plan.batch)
+        self._use_batch(self.plan.batch)

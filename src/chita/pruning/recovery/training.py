@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from chita.model.forward import device_of, modes_restored
+from chita.model.forward import convolution_trials, device_of, modes_restored
 from chita.model.layers import batch_norm_layers
 from chita.model.samples.batch import Batch, tensors_of
 from chita.model.seeds import drawing, generator_of, seed_of
@@ -82,7 +82,11 @@ class RecoveryTraining:
         batches = self._task.draw(generator_of(self._seed, key), self._ranks)
         counted = max(1, int(LAST * steps))
         began = 0.0
-        with self._training(), drawing(seed_of(self._seed, key, self._ranks.rank), place):
+        with (
+            self._training(),
+            convolution_trials(self._task.pool.uniform),
+            drawing(seed_of(self._seed, key, self._ranks.rank), place),
+        ):
             updates = RelativeAdam(relative_scales(self._model, self.parameters, masks))
             total = torch.zeros((), device=place)
             for number in range(steps):

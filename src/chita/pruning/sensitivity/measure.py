@@ -23,7 +23,7 @@ from chita.model.samples.stream import SampleStream
 from chita.model.weights import Patterns, Weight, Weights, check_finite
 from chita.pruning.config import kept_weights
 from chita.pruning.options.method import count
-from chita.pruning.sensitivity.result import LayerCurve, Score, SensitivityResult
+from chita.pruning.sensitivity.result import LayerCurve, LayerScore, SensitivityResult
 from chita.solver.constraints.constraint import hard_threshold
 from chita.solver.precision import without_autocast
 
@@ -94,7 +94,7 @@ def sensitivity(
             raise ChitaError(f"the loss of the dense model is {dense.loss}; it must be finite")
         curves: list[LayerCurve] = []
         for weight in weights:
-            scores: list[Score] = []
+            scores: list[LayerScore] = []
             for sparsity in ladder:
                 with weights.temporarily(_pruned(weights, weight, sparsity)):
                     scores.append(_score(model, fixed, function))
@@ -124,12 +124,12 @@ def _check_ladder(sparsities: Sequence[float]) -> tuple[float, ...]:
     return ladder
 
 
-def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> Score:
+def _score(model: nn.Module, samples: Sequence[Batch], loss: Loss | None) -> LayerScore:
     """Compute the loss and the accuracy in one pass; a model with its own loss has no accuracy."""
     if isinstance(samples[0].content, dict):
-        return Score(mean_loss(model, samples, loss), None)
+        return LayerScore(mean_loss(model, samples, loss), None)
     counting = _CountingLoss(loss or cross_entropy)
-    return Score(mean_loss(model, samples, counting), counting.accuracy)
+    return LayerScore(mean_loss(model, samples, counting), counting.accuracy)
 
 
 class _CountingLoss:

@@ -15,7 +15,7 @@ BROKEN = 1e30  # replaces a loss that is not finite: larger than any other, and 
 
 
 @dataclass(frozen=True)
-class Score:
+class LayerScore:
     """The mean loss of a network, and its accuracy in percent if it is a classifier."""
 
     loss: float
@@ -36,7 +36,7 @@ class LayerCurve:
     name: str
     shape: tuple[int, ...]
     weights: int
-    scores: tuple[Score, ...]
+    scores: tuple[LayerScore, ...]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class SensitivityResult:
     """
 
     sparsities: tuple[float, ...]
-    dense: Score
+    dense: LayerScore
     layers: tuple[LayerCurve, ...]
     samples: int
     seconds: float

@@ -26,7 +26,7 @@ from chita.report.page.text import format_value
 PURPOSES = (  # of the time: the key of a run, the column of a stage, the name for readers
     ("gradients", "gradient_seconds", "gradients"),
     ("solve", "solve_seconds", "solves"),
-    ("guard", "guard_seconds", "held-out losses"),
+    ("held_out", "held_out_seconds", "held-out losses"),
     ("recovery", "recovery_seconds", "training"),
 )
 PARTS = {
@@ -34,7 +34,9 @@ PARTS = {
     "solved_loss": "after the solve",
     "choice_loss": "after training",
 }
-MEASURES = (  # of held-out samples that are not used for any choice: column, axis, standard error
+
+# Column, axis and standard error, of samples that are not used for any choice except the floor.
+MEASURES = (
     ("accuracy", axis("held-out accuracy", "percent"), ""),
     ("held_out_loss", axis("held-out loss"), "held_out_error"),
 )
