@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -33,8 +34,9 @@ SPREAD = 256  # the samples whose answers determine the temperature
 # Answers of the dense network are stored if they are at most this large for each sample. Those of a
 # language model, a distribution over its vocabulary at each position, are computed at each step.
 STORED_BYTES = 1 << 16
-MORE = 8  # times as many samples fit into a forward pass whose activations are not stored
-AHEAD = 16  # batches whose new inputs the dense network answers at once
+# As many times more samples fit into a forward pass whose activations are not stored.
+FORWARD_ONLY_FACTOR = 8
+AHEAD = 16  # batches whose new inputs the dense network answers at once on a GPU
 
 DISTILL, LOSS = "distill", "loss"  # the names of the tasks
 
@@ -69,12 +71,19 @@ class RecoveryTask:
         """Some samples, with the targets of the objective."""
         return self.view(self.pool.example)
 
-    def draw(self, generator: torch.Generator, ranks: Ranks) -> Iterator[Batch]:
-        """Yield this rank's part of each batch, without end; see `SamplePool.draw`."""
+    def ahead(self, steps: int) -> int:
+        """Return how many of the next batches are drawn at once.
+
+        On a GPU, this saves launches of copies and of small forward passes.
+        """
+        return min(AHEAD, steps) if self.mix is not None and self.pool.place.type != "cpu" else 1
+
+    def draw(self, generator: torch.Generator, ranks: Ranks, steps: int) -> Iterator[Batch]:
+        """Yield this rank's part of the batches of some steps; see `SamplePool.draw`."""
         if self.mix is None:
-            yield from map(self.view, self.pool.draw(generator, ranks))
+            yield from map(self.view, islice(self.pool.draw(generator, ranks), steps))
             return
-        for batches in self.pool.draw_groups(generator, ranks, AHEAD):
+        for batches in self.pool.draw_groups(generator, ranks, steps, self.ahead(steps)):
             yield from self.mix(list(map(self.view, batches)), generator)
 
 
@@ -114,7 +123,9 @@ def distillation(
         size = drawn[0].size // 2
         mixed = new_inputs([batch[size:] for batch in drawn], generator)
         with fast_arithmetic(place, dense.parameters()):
-            answered = join([dense.answers(piece) for piece in mixed.split(MORE * at_once)])
+            answered = join(
+                [dense.answers(piece) for piece in mixed.split(FORWARD_ONLY_FACTOR * at_once)]
+            )
         halves = answered.split(mixed.size // len(drawn))
         return [join([batch[:size], half]) for batch, half in zip(drawn, halves, strict=True)]
 

@@ -63,6 +63,11 @@ class SamplePool:
         """Some samples, in the form of the batches."""
         return self._parts[0]
 
+    @property
+    def place(self) -> torch.device:
+        """The device that has the samples."""
+        return tensors_of(self.example.content)[0].device
+
     def draw(self, generator: torch.Generator, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """Yield this rank's part of each batch, pass after pass, without end.
 
@@ -73,18 +78,18 @@ class SamplePool:
         return (part.select(index) for part, index in self._drawn(generator, ranks))
 
     def draw_groups(
-        self, generator: torch.Generator, ranks: Ranks, count: int
+        self, generator: torch.Generator, ranks: Ranks, steps: int, count: int
     ) -> Iterator[list[Batch]]:
-        """Yield the batches of `draw` in lists of `count`, as views of one tensor.
+        """Yield the batches of some steps in lists of `count`, as views of one tensor.
 
         One copy serves all of them, which matters on a GPU: the copy of an index waits until the
-        steps before it have finished. All batches must have the same shapes.
+        steps before it have finished. All batches must have the same shapes. The last list may be
+        shorter.
         """
-        drawn = self._drawn(generator, ranks)
-        while True:
-            group = list(islice(drawn, count))
+        drawn = islice(self._drawn(generator, ranks), steps)
+        while group := list(islice(drawn, count)):
             joined = group[0][0].select(torch.cat([index for _, index in group]))
-            yield list(joined.split(joined.size // count))
+            yield list(joined.split(joined.size // len(group)))
 
     def _drawn(self, generator: torch.Generator, ranks: Ranks) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the part and the index of each batch of `draw`."""
@@ -99,8 +104,7 @@ class SamplePool:
         """Return the indices of the batches of a part; all have the same size."""
         order = torch.randperm(part.size, generator=generator)
         size = min(self.batch, part.size)
-        place = tensors_of(part.content)[0].device
-        return part, torch.split(order[: part.size // size * size].to(place), size)
+        return part, torch.split(order[: part.size // size * size].to(self.place), size)
 
 
 def _share(index: Tensor, ranks: Ranks) -> Tensor:
