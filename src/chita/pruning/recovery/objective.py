@@ -26,7 +26,7 @@ from chita.model.samples.batch import Batch, join, tensors_of
 from chita.pruning.recovery.augmentation import can_mix, new_inputs
 from chita.pruning.recovery.pool import SamplePool, read_pool
 from chita.pruning.recovery.step import Objective
-from chita.solver.ranks import Ranks
+from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +94,7 @@ def distillation(
     *,
     at_once: int,
     place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> RecoveryTask:
     """Return the samples with the answers of the dense network, and the divergence from them.
 
@@ -105,6 +106,7 @@ def distillation(
         first: some samples.
         at_once: the largest number of samples in a forward pass.
         place: the device of the pruned network.
+        ranks: the ranks that share each batch.
     """
     stored = dense.answer_bytes <= STORED_BYTES
 
@@ -130,7 +132,7 @@ def distillation(
         return [join([batch[:size], half]) for batch, half in zip(drawn, halves, strict=True)]
 
     convert = both_targets if stored else _unchanged
-    pool = read_pool(batches, convert, at_once=at_once, place=place)
+    pool = read_pool(batches, convert, at_once=at_once, place=place, ranks=ranks)
     mixes = stored and pool.uniform and pool.batch > 1 and can_mix(first)
     view = _targets_of(DISTILL) if stored else _unchanged
     example = pool.example[: min(SPREAD, at_once)]
@@ -164,10 +166,15 @@ def _targets_of(name: str) -> View:
 
 
 def own_loss(
-    batches: Iterable[Batch], loss: Loss | None, *, at_once: int, place: torch.device
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    *,
+    at_once: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> RecoveryTask:
     """Return the samples as they are, and their loss; see `chita.prune` for the default loss."""
-    pool = read_pool(batches, _unchanged, at_once=at_once, place=place)
+    pool = read_pool(batches, _unchanged, at_once=at_once, place=place, ranks=ranks)
     return RecoveryTask(LOSS, pool, _loss_of(loss))
 
 
@@ -216,6 +223,7 @@ def tasks_for(
     labelled: bool,
     at_once: int,
     place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> list[RecoveryTask]:
     """Return the tasks that recovery may train on: distillation, and the loss of the run.
 
@@ -228,11 +236,12 @@ def tasks_for(
         labelled: whether the samples have targets of their own.
         at_once: the largest number of samples in a forward pass.
         place: the device of the model.
+        ranks: the ranks that share each batch.
     """
     try:
         dense = Dense(model, first, 0, squares=squares)
     except ChitaError as error:
         logger.warning("recovery trains on the loss, without the dense network: %s", error)
-        return [own_loss(batches(), loss, at_once=at_once, place=place)]
-    task = distillation(dense, batches(), first, at_once=at_once, place=place)
+        return [own_loss(batches(), loss, at_once=at_once, place=place, ranks=ranks)]
+    task = distillation(dense, batches(), first, at_once=at_once, place=place, ranks=ranks)
     return [task, own_loss_of(task, loss)] if labelled else [task]

@@ -9,7 +9,14 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from chita.model.samples.batch import Batch, bytes_of, differ_in_shape, join, tensors_of
+from chita.model.samples.batch import (
+    Batch,
+    bytes_of,
+    differ_in_shape,
+    first_samples,
+    join,
+    tensors_of,
+)
 from chita.solver.matrix.memory import format_bytes, free_bytes
 from chita.solver.ranks import ALONE, Ranks
 
@@ -18,7 +25,7 @@ logger = logging.getLogger(__name__)
 BATCH = 128  # the samples of a step
 LEAST_BATCH = 16
 STEPS_IN_PASS = 8  # with few samples, a step uses fewer, so that a pass has this many steps
-MEMORY_SHARE = 0.25  # of the free memory, at most
+MEMORY_SHARE = 0.25  # of the free memory, at most, for all ranks together
 
 Convert = Callable[[Batch], Batch]  # prepares the samples of a batch, such as by adding targets
 
@@ -115,32 +122,44 @@ def _share(index: Tensor, ranks: Ranks) -> Tensor:
 
 
 def read_pool(
-    batches: Iterable[Batch], convert: Convert, *, at_once: int, place: torch.device
+    batches: Iterable[Batch],
+    convert: Convert,
+    *,
+    at_once: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> SamplePool:
-    """Read samples into memory, as many as fit.
+    """Read samples into memory, as many as fit on every rank.
+
+    Each rank draws from the same permutation, so that all must have the same number of samples. The
+    ranks are assumed to share the main memory, and to have a GPU each if they use GPUs.
 
     Args:
         batches: one pass over the samples.
         convert: prepares the samples; called with at most `at_once` of them.
         at_once: the largest number of samples in a forward pass.
         place: the device to store the samples on.
+        ranks: the ranks that share each batch.
     """
-    limit = MEMORY_SHARE * (free_bytes(place) or float("inf"))
+    sharing = ranks.size if place.type == "cpu" else 1
+    limit = MEMORY_SHARE * (free_bytes(place) or float("inf")) / sharing
     kept: list[Batch] = []
-    used = 0
+    used, full = 0, False
     for batch in batches:
         for piece in batch.split(at_once):
             kept.append(convert(piece.to(place)))
             used += bytes_of(kept[-1].content)
-        if used > limit:
-            samples = sum(piece.size for piece in kept)
-            logger.warning(
-                "recovery trains on the first %d samples, which take %s: more do not fit",
-                samples,
-                format_bytes(used),
-            )
+        if full := used > limit:
             break
-    return SamplePool(_joined(kept), at_once)
+    own = sum(piece.size for piece in kept)
+    samples = ranks.least(own)
+    if full or samples < own:
+        logger.warning(
+            "recovery trains on the first %d samples, which take %s: more do not fit",
+            samples,
+            format_bytes(used * samples / own),
+        )
+    return SamplePool(_joined(list(first_samples(kept, samples))), at_once)
 
 
 def _joined(pieces: Sequence[Batch]) -> list[Batch]:

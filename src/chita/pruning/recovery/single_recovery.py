@@ -147,9 +147,10 @@ class SingleRecovery:
         first, at_once = stream.sample, stream.at_once()
         assert first is not None  # samples were held out
         samples: Iterator[Batch] = first_samples(stream.one_pass(), self._options.limits.samples)
+        ranks = self._ranks
         if dense is None:
-            return own_loss(samples, self._loss, at_once=at_once, place=place)
-        return distillation(dense, samples, first, at_once=at_once, place=place)
+            return own_loss(samples, self._loss, at_once=at_once, place=place, ranks=ranks)
+        return distillation(dense, samples, first, at_once=at_once, place=place, ranks=ranks)
 
     def _check_samples(self) -> None:
         """Raise an error that names a sample whose loss is not finite, if there is one."""

@@ -79,6 +79,7 @@ class StageRecovery:
             labelled=not config.distills,
             at_once=data.at_once,
             place=weights.device,
+            ranks=ranks,
         )
         self._model, self._config = model, config
         pruned = [weight.parameter for weight in weights]
