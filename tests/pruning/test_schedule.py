@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chita.errors import ChitaError
-from chita.pruning.schedule import MESHES, sparsities
+from chita.pruning.schedule import BISECTIONS, MESHES, highest_sparsity, sparsities
 from tests.support.messages import naming
 
 
@@ -118,3 +118,15 @@ def test_one_stage_is_the_target(schedule: str, hold: float) -> None:
 def test_errors_name_the_argument(arguments: dict, message: str) -> None:
     with pytest.raises(ChitaError, match=message):
         stages(**{"schedule": "linear", **arguments})
+
+
+@given(bend=st.floats(0, 1), highest=st.floats(0.5, 1))
+def test_the_highest_sparsity_within_a_limit_is_bracketed(bend: float, highest: float) -> None:
+    lowest = 0.2
+    found = highest_sparsity(lambda sparsity: float(sparsity > bend), 0.5, lowest, highest)
+    if bend >= highest:
+        assert found == highest
+    else:
+        width = (highest - lowest) / 2**BISECTIONS
+        assert found == pytest.approx(max(bend, lowest), abs=1.01 * width)
+        assert found <= max(bend, lowest)

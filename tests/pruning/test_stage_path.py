@@ -15,7 +15,7 @@ from chita.pruning.schedule import (
     BISECTIONS,
     CLOSE,
     FINEST,
-    FREE,
+    FIRST_RISE,
     LEAST,
     PATIENCE,
     StagePath,
@@ -98,7 +98,7 @@ def test_it_starts_where_the_mask_alone_costs_little(
     start: float, target: float, bend: float
 ) -> None:
     def loss(sparsity: float) -> float:
-        return 1.0 if sparsity <= bend else 1 + 2 * FREE
+        return 1.0 if sparsity <= bend else 1 + 2 * FIRST_RISE
 
     path = StagePath(start, target, 60).starting_late(loss)
     first = path.next([])

@@ -75,6 +75,7 @@ def on_rank(rank: int) -> Any:
                 found = ranks.gather(top_k(x[start:stop], k, ranks) + start)
                 assert torch.equal(found, top_k(x, k)), (x.dtype, k)
         assert ranks.total(rank + 1) == ranks.size * (ranks.size + 1) // 2
+        assert ranks.least(rank + 3) == 3
         assert ranks.before(5) == 5 * rank
         assert ranks.all(True)
         assert not ranks.all(rank != 0)

@@ -211,8 +211,8 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a run does, stage by stage.
+class RecoveryPlan:
+    """What a run with recovery does, stage by stage.
 
     Attributes:
         rate: the highest relative rate of the training.

@@ -20,8 +20,18 @@ GRADIENT = 8.0  # a sample gradient takes about as long as this many forward pas
 LEAST_IN_ROW = 8  # samples in a row of A
 
 
+def checked_samples(budget: Budget, sample_seconds: float) -> float:
+    """Return how many samples a held-out loss may use; infinite for a number of steps.
+
+    Args:
+        budget: the budget.
+        sample_seconds: the seconds of a forward pass for one sample.
+    """
+    return max(CHECK_SHARE * budget.seconds / max(sample_seconds, 1e-9), LEAST_CHECKED)
+
+
 def fewer_samples(
-    data: Calibration, budget: Budget, sample_seconds: float, *, batch: int | None
+    data: Calibration, budget: Budget, sample_seconds: float, *, keep_batch: bool
 ) -> Calibration:
     """Return the samples of a run, limited by the time of its budget.
 
@@ -29,15 +39,15 @@ def fewer_samples(
         data: the samples.
         budget: the budget.
         sample_seconds: the seconds of a forward pass for one sample.
-        batch: m, if the user or the method determines it.
+        keep_batch: whether the user or the method determines m, the samples in a row of A.
     """
     affordable = budget.seconds / max(sample_seconds, 1e-9)  # infinite for a number of steps
-    checked = max(CHECK_SHARE * affordable, LEAST_CHECKED)
+    checked = checked_samples(budget, sample_seconds)
     in_a_row = max(GRADIENTS_SHARE * affordable / (GRADIENT * max(data.rows, 1)), LEAST_IN_ROW)
     return replace(
         data,
         held_out=list(first_samples(data.held_out, checked)),
-        batch=data.batch if batch is not None else _divisor(data.batch, in_a_row),
+        batch=data.batch if keep_batch else _divisor(data.batch, in_a_row),
     )
 
 

@@ -20,7 +20,7 @@ MANY = 4  # with fewer stages left, none is saved
 RISE = 0.01  # a smaller relative change of the loss counts neither as a rise nor as a fall
 LEAST = 0.01  # the least part of the remaining weights that a stage removes
 PATIENCE = 3  # stages at the target within which the loss must fall
-FREE = 0.25  # a run starts where the mask alone raises the loss by this part
+FIRST_RISE = 0.25  # a run starts where the mask alone raises the loss by this part
 BISECTIONS = 6
 CLOSE = 0.02  # the search for a floor ends at this fraction of the density, or
 FINEST = 1e-4  # at this fraction of the weights
@@ -143,17 +143,9 @@ class StagePath:
         Args:
             loss: sparsity -> the held-out loss of the weights, pruned without an update.
         """
-        lowest, highest = min(self.start, self.target), self.target
-        limit = (1 + FREE) * loss(0.0)
-        if loss(highest) <= limit:
-            return replace(self, first=highest)
-        for _ in range(BISECTIONS):
-            between = (lowest + highest) / 2
-            if loss(between) <= limit:
-                lowest = between
-            else:
-                highest = between
-        return replace(self, first=lowest)
+        limit = (1 + FIRST_RISE) * loss(0.0)
+        first = highest_sparsity(loss, limit, min(self.start, self.target), self.target)
+        return replace(self, first=first)
 
     def next(self, rows: Sequence[FinishedStage]) -> float | None:
         """Return the sparsity of the next stage; None after the last one.
@@ -208,6 +200,28 @@ class StagePath:
             return 1.0
         left = min(max(1 - (sparsity - start) / (self.target - start), 0.0), 1.0)
         return 1.0 - float(left ** (1 / 3))
+
+
+def highest_sparsity(
+    loss: Callable[[float], float], limit: float, lowest: float, highest: float
+) -> float:
+    """Return about the highest sparsity whose loss is at most a limit, by bisection.
+
+    Args:
+        loss: sparsity -> loss, which is assumed to rise.
+        limit: the largest loss.
+        lowest: the result if no other sparsity that is tried satisfies the limit.
+        highest: the highest sparsity to try.
+    """
+    if loss(highest) <= limit:
+        return highest
+    for _ in range(BISECTIONS):
+        between = (lowest + highest) / 2
+        if loss(between) <= limit:
+            lowest = between
+        else:
+            highest = between
+    return lowest
 
 
 def _rising(rows: Sequence[FinishedStage]) -> bool:

@@ -100,8 +100,9 @@ class Setup:
         if not (config.recovers and data.held_out):
             return data
         seconds = self.ranks.from_first(self._choosing(data, config).sample_seconds)
-        batch = config.batch if policy_for(config).adapts_batch else data.batch
-        return fewer_samples(data, parse_budget("budget", config.budget), seconds, batch=batch)
+        budget, adapts = parse_budget("budget", config.budget), policy_for(config).adapts_batch
+        keep_batch = config.batch is not None or not adapts
+        return fewer_samples(data, budget, seconds, keep_batch=keep_batch)
 
     def _choosing(self, data: Calibration, config: PruneConfig) -> HeldOut:
         """Return the samples to choose by; a choice among trainings has their arithmetic."""

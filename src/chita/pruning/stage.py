@@ -14,9 +14,7 @@ from torch import Tensor
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Trial
 from chita.pruning.auto.stage_choice import Solvable, StageChoice
-from chita.pruning.auto.tournament import Tournament
 from chita.pruning.held_out import Measurement
-from chita.pruning.options.text import AUTO
 from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.recovery.guarded_training import Recovered
 from chita.pruning.result_rows import StageRow
@@ -50,13 +48,13 @@ class Stage:
             the solves of two candidates.
         """
         setup, w0 = self._setup, self._setup.weights.vector()
-        assert isinstance(setup.search, Tournament) and setup.recovery is not None
+        assert setup.recovery is not None  # no other run compares candidates before it starts
         start = time.perf_counter()
         local, worth = setup.local_model(w0), setup.recovery.worth()
         middle, trained = time.perf_counter(), setup.training_seconds
         for sparsity in sparsities:
             problem = setup.problem(local, w0, setup.supports.kept(sparsity))
-            self._compared += setup.search.contest(problem, setup.held_out.losses, worth)
+            self._compared += setup.search.compare_all(problem, setup.held_out.losses, worth)
         solves = time.perf_counter() - middle - (setup.training_seconds - trained)
         return middle - start + 2 * solves / max(len(self._compared), 1)
 
@@ -148,8 +146,7 @@ class Stage:
     @property
     def _searches(self) -> bool:
         """Whether a stage compares solutions by held-out losses."""
-        chooses = self._setup.policy.repairs or self._setup.method.takes_ridge
-        return bool(self._setup.held_out.batches) and chooses
+        return bool(self._setup.held_out.batches) and self._setup.policy.compares_solutions
 
     def _choose(self, problem: Solvable, k: int, number: int) -> StageChoice:
         """Return the choice of the stage, which keeps k weights: the best candidate, or the only
@@ -163,12 +160,14 @@ class Stage:
         return self._from_first(chosen)
 
     def _candidate(self, problem: Solvable, number: int) -> StageChoice:
+        setup = self._setup
         if not self._searches:
-            return self._setup.search.only(problem)
-        losses = self._setup.policy.choosing_losses(self._setup.held_out, number)
-        if isinstance(self._setup.search, Tournament) and self._setup.recovery is not None:
-            return self._setup.search.choose(problem, losses, self._setup.recovery.worth())
-        return self._setup.search.choose(problem, losses, self._setup.held_out.screening_losses)
+            return setup.search.only(problem)
+        worth = None if setup.recovery is None else setup.recovery.worth
+        losses = setup.policy.choosing_losses(setup.held_out, number)
+        return setup.search.choose(
+            problem, losses, setup.policy.other_losses(setup.held_out, worth)
+        )
 
     def _from_first(self, chosen: StageChoice) -> StageChoice:
         """Return the weights and the support of rank 0 if every rank has solved by itself."""
@@ -182,7 +181,7 @@ class Stage:
 
     def _mask_loss(self, problem: StageProblem, chosen: StageChoice) -> float | None:
         """Return the held-out loss of the mask alone, to show what a solve gains."""
-        if self._setup.recovery is None or self._setup.method.name != AUTO:
+        if not self._setup.policy.compares_masks:
             return None
         w, _ = problem.mask(chosen.candidate.apply(self._setup.policy.formulation))
         return self._setup.held_out.losses(w).mean

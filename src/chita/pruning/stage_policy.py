@@ -8,6 +8,7 @@ searches among candidates at every stage and adapts the rest of the run to the m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -50,10 +51,12 @@ class StagePolicy(ABC):
         adapts_batch: whether m is reduced if there are few samples.
         adapts_memory: whether a budget is set if A does not fit into the free memory.
         repairs: whether batch norm and biases are repaired at the end.
+        compares_masks: whether the rows of the stages have the loss of the mask alone.
     """
 
     config: PruneConfig
     p: int = field(default=0, kw_only=True)
+    compares_masks: ClassVar[bool] = False
     adapts_batch: ClassVar[bool]
     adapts_memory: ClassVar[bool]
     repairs: ClassVar[bool]
@@ -99,9 +102,23 @@ class StagePolicy(ABC):
     def search(self, space: CandidateSpace) -> StageSearch:
         """Return the search that chooses among the candidates of each stage."""
 
+    @property
+    @abstractmethod
+    def compares_solutions(self) -> bool:
+        """Whether a stage chooses among solutions by held-out losses."""
+
     @abstractmethod
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         """Return the losses by which a stage is chosen."""
+
+    def other_losses(self, held_out: HeldOut, worth: Callable[[], LossesOf] | None) -> LossesOf:
+        """Return the other losses that the search takes.
+
+        Args:
+            held_out: the held-out samples.
+            worth: returns the losses after a few training steps; None without recovery.
+        """
+        return held_out.screening_losses
 
     @abstractmethod
     def choice_loss(self, held_out: HeldOut, choice: Choice) -> float | None:
@@ -157,6 +174,10 @@ class FixedPolicy(StagePolicy):
         search = ShareSearch if by_sweeps else CandidateSearch
         return search(space, self.formulation, ridge=self._given_ridge, steps=())
 
+    @property
+    def compares_solutions(self) -> bool:
+        return self.config.resolve_method().takes_ridge
+
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         return held_out.losses
 
@@ -186,6 +207,10 @@ class SearchPolicy(StagePolicy):
     def search(self, space: CandidateSpace) -> StageSearch:
         return SparingSearch(space, self.formulation, ridge=self._given_ridge, steps=STEPS)
 
+    @property
+    def compares_solutions(self) -> bool:
+        return True
+
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         return held_out.half(stage)
 
@@ -194,7 +219,9 @@ class SearchPolicy(StagePolicy):
 
 
 class TournamentPolicy(SearchPolicy):
-    """Choose among masks and solves by what they are worth after training (auto with recovery)."""
+    """Choose among masks and solves by their losses after some training (auto with recovery)."""
+
+    compares_masks = True
 
     @property
     def rows(self) -> int:
@@ -218,6 +245,10 @@ class TournamentPolicy(SearchPolicy):
 
     def choosing_losses(self, held_out: HeldOut, stage: int) -> LossesOf:
         return held_out.losses
+
+    def other_losses(self, held_out: HeldOut, worth: Callable[[], LossesOf] | None) -> LossesOf:
+        assert worth is not None  # the policy of runs with recovery
+        return worth()
 
 
 def policy_for(config: PruneConfig, p: int = 0) -> StagePolicy:

@@ -65,6 +65,10 @@ class Ranks:
         """Return the sum of the ranks' counts."""
         return count if self.size == 1 else int(self.sum(torch.tensor(count)))
 
+    def least(self, count: int) -> int:
+        """Return the least of the ranks' counts."""
+        return count if self.size == 1 else -int(self.max(torch.tensor(-count)))
+
     def before(self, count: int) -> int:
         """Return the sum of the counts of the ranks before this one."""
         if self.size == 1:

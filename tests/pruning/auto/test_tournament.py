@@ -1,4 +1,4 @@
-"""The tournament: defeats, challengers, champions, and what is stored between stages."""
+"""The tournament: comparisons, rivals, exclusions, and what is stored between stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import AXES, Blocks, CandidateSpace
 from chita.pruning.auto.stage_choice import MASK, StageChoice
-from chita.pruning.auto.tournament import ALARM, OUT, SOLVED, Tournament
+from chita.pruning.auto.tournament import MOST_DEFEATS, SHARP_RISE, SOLVED, Tournament
 from chita.pruning.held_out import PartLosses
 from chita.pruning.stage_problem import Formulation
 from chita.solver.options import Options
@@ -70,8 +70,8 @@ class World:
         self.tried.append(name)
         return losses(*self.worth[name])
 
-    def contest(self, tournament: Tournament) -> list[Any]:
-        return tournament.contest(self, self.right_after, self.after_training)
+    def compare_all(self, tournament: Tournament) -> list[Any]:
+        return tournament.compare_all(self, self.right_after, self.after_training)
 
     def stage(self, tournament: Tournament) -> StageChoice:
         return tournament.choose(self, self.right_after, self.after_training)
@@ -85,9 +85,9 @@ def name_of(chosen: StageChoice) -> str:
     return metric
 
 
-def test_masks_and_the_solve_of_the_best_meet_in_a_contest() -> None:
+def test_masks_and_the_solve_of_the_best_are_compared() -> None:
     world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=5.0), Tournament(SPACE, BASE)
-    trials = world.contest(tournament)
+    trials = world.compare_all(tournament)
     assert world.tried == list(NAMES) and tournament.entrants == 4
     assert [trial.loss for trial in trials] == [4.0, 2.0, 3.0, 5.0]
     assert [trial.step for trial in trials] == [MASK, MASK, MASK, SOLVED]
@@ -95,34 +95,34 @@ def test_masks_and_the_solve_of_the_best_meet_in_a_contest() -> None:
     assert name_of(world.stage(tournament)) == "fisher"
 
 
-def test_a_surely_worse_entrant_is_out_after_two_defeats() -> None:
+def test_a_surely_worse_entrant_is_excluded_after_two_comparisons() -> None:
     world, tournament = World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0), Tournament(SPACE, BASE)
-    for contests in range(1, OUT + 1):
-        world.contest(tournament)
-        assert len(world.tried) == 4 * contests
+    for comparisons in range(1, MOST_DEFEATS + 1):
+        world.compare_all(tournament)
+        assert len(world.tried) == 4 * comparisons
     assert set(world.solved) == {"plain"}
     world.tried.clear()
-    for _ in range(2 * OUT + 3):
+    for _ in range(2 * MOST_DEFEATS + 3):
         assert name_of(world.stage(tournament)) == "plain"
     # Only the solves in the other metrics are left, until they have lost twice as well.
-    assert world.tried == 2 * OUT * ["plain", SOLVE] + 3 * ["plain"]
+    assert world.tried == 2 * MOST_DEFEATS * ["plain", SOLVE] + 3 * ["plain"]
     assert set(world.solved) == set(METRICS)
 
 
-def beaten() -> Tournament:
+def excluding() -> Tournament:
     """A tournament in which all but the plain mask have lost twice."""
     tournament, world = Tournament(SPACE, BASE), World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0)
-    for _ in range(5 * OUT + 1):
+    for _ in range(5 * MOST_DEFEATS + 1):
         world.stage(tournament)
     return tournament
 
 
 def test_masks_that_have_lost_return_if_the_loss_rises_sharply() -> None:
     """What depends on A does not return, since A is no longer computed."""
-    tournament = beaten()
-    slow = World(plain=ALARM, fisher=1.0, lamp=1.0, solve=1.0)
+    tournament = excluding()
+    slow = World(plain=SHARP_RISE, fisher=1.0, lamp=1.0, solve=1.0)
     assert name_of(slow.stage(tournament)) == "plain"
-    sharp = World(plain=ALARM**2 + 1, fisher=1.0, lamp=2.0, solve=1.0)
+    sharp = World(plain=SHARP_RISE**2 + 1, fisher=1.0, lamp=2.0, solve=1.0)
     assert name_of(sharp.stage(tournament)) == "lamp"
     assert sharp.tried == ["plain", "lamp"]
 
@@ -135,7 +135,7 @@ def test_all_entrants_are_compared_if_the_loss_rises_sharply_with_gradients() ->
     assert sorted(sharp.tried) == sorted([*METRICS, *len(METRICS) * [SOLVE]])
 
 
-def test_challengers_take_turns_until_they_have_lost_twice() -> None:
+def test_rivals_take_turns_until_they_have_lost_twice() -> None:
     world, tournament = World(plain=1.0, fisher=2.0, lamp=3.0, solve=4.0), Tournament(SPACE, BASE)
     rivals = []
     for _ in range(12):
@@ -143,13 +143,13 @@ def test_challengers_take_turns_until_they_have_lost_twice() -> None:
         assert name_of(world.stage(tournament)) == "plain"
         rivals.append([name for name in world.tried if name != "plain"])
     met = [name for (name,) in filter(None, rivals)]
-    assert sorted(met) == sorted(OUT * ["fisher", "lamp", *len(METRICS) * [SOLVE]])
+    assert sorted(met) == sorted(MOST_DEFEATS * ["fisher", "lamp", *len(METRICS) * [SOLVE]])
     assert rivals[10:] == [[], []]
 
 
-def test_a_challenger_that_is_surely_better_becomes_champion() -> None:
+def test_a_rival_that_is_surely_better_replaces_the_best() -> None:
     tournament = Tournament(SPACE, BASE)
-    World(plain=1.0, fisher=2.0, lamp=2.0, solve=2.0).contest(tournament)
+    World(plain=1.0, fisher=2.0, lamp=2.0, solve=2.0).compare_all(tournament)
     later = World(plain=2.0, fisher=2.0, lamp=1.0, solve=2.0)
     found = [name_of(later.stage(tournament)) for _ in range(6)]
     assert found[0] == "plain" and found[-1] == "lamp"
@@ -170,20 +170,20 @@ def test_a_difference_within_two_standard_errors_changes_nothing(gain: float, wi
 
 def test_a_solve_takes_the_lambda_with_the_least_loss() -> None:
     world, tournament = World(plain=2.0, fisher=2.0, lamp=2.0, solve=1.0), Tournament(SPACE, BASE)
-    world.contest(tournament)
+    world.compare_all(tournament)
     chosen = world.stage(tournament)
     assert name_of(chosen) == SOLVE
     assert chosen.choice.ridge == pytest.approx(0.1)
     assert chosen.choice.solution.iterations == 3
     given_ridge = Tournament(SPACE, BASE, ridge=0.3)
     world.ridges.clear()
-    world.contest(given_ridge)
+    world.compare_all(given_ridge)
     assert set(world.ridges) == {0.3}
 
 
-def test_gradients_are_needed_while_an_entrant_that_uses_them_takes_part() -> None:
+def test_gradients_are_needed_until_entrants_that_use_them_are_excluded() -> None:
     assert Tournament(SPACE, BASE).needs_gradients
-    assert not beaten().needs_gradients
+    assert not excluding().needs_gradients
     masks = CandidateSpace(AXES, (("plain", "lamp"), (True,), (Blocks(2000, 0),), (1.0,)))
     assert not Tournament(masks, BASE).needs_gradients  # masks by the weights alone
 
@@ -192,7 +192,7 @@ def test_a_short_matrix_is_not_solved() -> None:
     """With blocks only, A is too short to couple all columns."""
     tournament = Tournament(BLOCKS, BASE)
     world = World(plain=1.0, fisher=2.0, lamp=3.0)
-    world.contest(tournament)
+    world.compare_all(tournament)
     assert world.tried == list(METRICS) and tournament.entrants == 3
 
 
@@ -200,7 +200,7 @@ def test_a_short_matrix_is_not_solved() -> None:
 def test_losses_that_are_not_finite(bad: float) -> None:
     tournament = Tournament(SPACE, BASE)
     world = World(plain=bad, fisher=2.0, lamp=bad, solve=bad)
-    world.contest(tournament)
+    world.compare_all(tournament)
     assert name_of(world.stage(tournament)) == "fisher"
     with pytest.raises(ChitaError, match=naming("held-out loss", "finite")):
         World(plain=bad, fisher=bad, lamp=bad, solve=bad).stage(tournament)
@@ -225,7 +225,7 @@ def test_a_tournament_that_goes_on_from_its_state_chooses_the_same(
     """The state goes through JSON, as it does in a stage file."""
     one, other = Tournament(SPACE, BASE), Tournament(SPACE, BASE)
     for number, world in enumerate(before):
-        world.contest(one) if number < 2 else world.stage(one)
+        world.compare_all(one) if number < 2 else world.stage(one)
     other.load_state(json.loads(json.dumps(one.state())))
     assert other.state() == one.state()
     assert other.needs_gradients == one.needs_gradients
@@ -239,7 +239,7 @@ def test_a_tournament_that_goes_on_from_its_state_chooses_the_same(
 @given(st.lists(LOSSES, min_size=1, max_size=8))
 @settings(max_examples=40, deadline=None)
 def test_the_choice_is_the_better_of_two(stages: list[World]) -> None:
-    """With a single part any difference counts, so that the champion never loses."""
+    """With a single part any difference counts, so that the choice never has the higher loss."""
     tournament = Tournament(SPACE, BASE)
     for world in stages:
         chosen = world.stage(tournament)

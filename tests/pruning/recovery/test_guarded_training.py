@@ -71,7 +71,7 @@ def test_the_range_test_finds_the_best_rate_nearby_and_changes_nothing() -> None
     world = World()
     before, w = snapshot(world.pruned), world.weights.vector()
     loss = world.held_out.losses_now().mean
-    rate = world.recovery.find_rate(w, loss)
+    rate = world.recovery.find_rate(w)
     assert rate is not None
     assert same(snapshot(world.pruned), before)
     own, *others = (

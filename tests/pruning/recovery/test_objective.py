@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from chita.pruning.recovery.objective import (
     DISTILL,
     LOSS,
     STORED_BYTES,
+    RecoveryTask,
     distillation,
     own_loss,
     own_loss_of,
@@ -120,7 +120,7 @@ def nearest(x: Tensor, inputs: Tensor) -> Tensor:
 
 
 def draw(task: Any, count: int, key: int = 0) -> list[Batch]:
-    return list(islice(task.draw(generator_of(key), ALONE), count))
+    return list(task.draw(generator_of(key), ALONE, count))
 
 
 def test_half_of_each_batch_are_means_that_the_teacher_answers() -> None:
@@ -138,6 +138,26 @@ def test_half_of_each_batch_are_means_that_the_teacher_answers() -> None:
     again, other = draw(task, 20), draw(task, 20, key=1)
     assert torch.equal(parts(found[-1])[0][0], parts(again[-1])[0][0])
     assert not torch.equal(parts(found[-1])[0][0], parts(other[-1])[0][0])
+
+
+@pytest.mark.parametrize("at_once", [1, 16])
+@pytest.mark.parametrize("steps", [1, 4, 37])
+def test_the_teacher_answers_no_more_than_the_steps_use(
+    at_once: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batch by batch, as on a CPU, or for several batches at once."""
+    task, answered, answers = task_of(tiny()), list[int](), DenseNetwork.answers
+
+    def counted(dense: DenseNetwork, batch: Batch) -> Batch:
+        answered.append(batch.size)
+        return answers(dense, batch)
+
+    assert task.ahead(steps) == 1
+    monkeypatch.setattr(RecoveryTask, "ahead", lambda task, steps: min(at_once, steps))
+    monkeypatch.setattr(DenseNetwork, "answers", counted)
+    assert len(draw(task, steps)) == steps
+    assert sum(answered) == steps * task.pool.batch // 2
+    assert len(answered) == -(-steps // at_once)
 
 
 def test_a_mean_lies_between_two_samples_of_its_batch() -> None:

@@ -14,7 +14,8 @@ from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery import pool as pool_module
 from chita.pruning.recovery.pool import BATCH, LEAST_BATCH, SamplePool, read_pool
-from chita.solver.ranks import ALONE, Ranks
+from chita.solver.ranks import ALONE, Ranks, joined_ranks
+from tests.support.gloo import on_ranks
 from tests.support.messages import says
 
 CPU = torch.device("cpu")
@@ -145,6 +146,33 @@ def test_what_does_not_fit_into_memory_is_left_out(
     pool = read([samples(10, 2, first=10 * n) for n in range(9)], 10)
     assert pool.samples == 30
     assert says(caplog.text, 30)
+
+
+def drawn_on_rank(rank: int) -> tuple[int, list[list[int]]]:
+    """The pool of a rank that sees memory for 5 or 11 batches of 10 samples."""
+    size = samples(10, 2).content[0][0].nbytes + 80  # type: ignore[index]
+    free = (5 + 6 * rank) * size / pool_module.MEMORY_SHARE
+    pool_module.free_bytes = lambda place: int(free)  # type: ignore[attr-defined]
+    with joined_ranks() as ranks:
+        pool = read_pool(
+            [samples(10, 2, first=10 * n) for n in range(9)],
+            lambda batch: batch,
+            at_once=10,
+            place=CPU,
+            ranks=ranks,
+        )
+        return pool.samples, drawn(pool, 3, ranks)
+
+
+@pytest.mark.slow
+def test_ranks_have_as_many_samples_as_fit_on_each() -> None:
+    """Two ranks share the memory: 2.5 batches fit on one of them, and 5.5 on the other."""
+    outcomes = on_ranks(2, drawn_on_rank)
+    assert not any(isinstance(each, BaseException) for each in outcomes), outcomes
+    (count, first), (other_count, second) = outcomes
+    assert count == other_count == 30
+    whole = [sorted([*one, *other]) for one, other in zip(first, second, strict=True)]
+    assert sorted(chain(*whole)) == list(range(30))
 
 
 def test_a_batch_is_a_copy() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from typing import Any
 
 import pytest
@@ -15,7 +16,11 @@ from torch.utils.data import DataLoader, TensorDataset
 import chita
 from chita.errors import ChitaError
 from chita.model.weights import Weights
+from chita.pruning import budget as budget_module
+from chita.pruning.budget import Budget
+from chita.pruning.fewer_samples import LEAST_CHECKED
 from chita.pruning.recovery import guarded_training as recovery_module
+from chita.pruning.recovery.pool import LEAST_BATCH
 from chita.pruning.recovery.result import RecoverResult
 from tests.support.clock import StepClock
 from tests.support.gloo import on_ranks
@@ -210,6 +215,38 @@ def test_a_budget_of_seconds_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     found = recover(pruned, digits(500), teacher=dense, budget=4)
     assert found.kept and 0.8 * 4 < found.seconds <= 4
     assert found.steps > 20
+
+
+class Slow(nn.Module):
+    """A network whose forward pass takes a fixed time for each sample."""
+
+    def __init__(self, network: nn.Module, seconds: float) -> None:
+        super().__init__()
+        self.network, self.seconds = network, seconds
+        self.trained_on, self.checked = list[int](), list[int]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        (self.trained_on if torch.is_grad_enabled() else self.checked).append(len(x))
+        time.sleep(self.seconds * len(x))
+        out: Tensor = self.network(x)
+        return out
+
+
+def test_a_slow_network_has_smaller_steps_and_fewer_held_out_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The least 8 steps of a named budget must take 0.4 s; a step of 85 samples takes 0.17 s."""
+    short = Budget(0.4, least_steps=600, floor_steps=8)
+    monkeypatch.setitem(budget_module.BUDGETS, "fast", short)
+    found = {}
+    for budget in ("fast", "8 steps"):
+        model = Slow(halved(tiny()), 2e-3)
+        result = recover(model, [points(800)[0]], teacher=tiny(), budget=budget)
+        assert result.steps == 8
+        found[budget] = model.trained_on[-1], model.checked[-1]
+    assert found["8 steps"] == (85, 120)
+    batch, checked = found["fast"]
+    assert LEAST_BATCH <= batch <= 25 and checked == LEAST_CHECKED
 
 
 def bad_arguments() -> list[Any]:

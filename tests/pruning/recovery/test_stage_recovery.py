@@ -69,10 +69,10 @@ def test_steps_of_a_slow_network_have_fewer_samples(monkeypatch: pytest.MonkeyPa
     slow = Budget(1e-6, least_steps=600, floor_steps=120)
     monkeypatch.setitem(budget_module.BUDGETS, "fast", slow)
     first, other = planned(setup_of(2000, budget="fast")), recovery_of(setup_of(2000))
-    assert other._planner.batch_now > 16
+    assert other._planner._pool.batch > 16
     other.load_state(json.loads(json.dumps(first.state())))
     for recovery in (first, other):
-        assert recovery.planned.batch == recovery._planner.batch_now == 16
+        assert recovery.planned.batch == recovery._planner._pool.batch == 16
         drawn = recovery._planner._pool.draw(torch.Generator().manual_seed(0))
         assert next(drawn).size == 16
 

@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from torch.backends import cudnn
 
 import chita
+from chita.model.samples.batch import Batch
 from chita.model.weights import Weights
 from chita.pruning.recovery.objective import LOSS, RecoveryTask
 from chita.pruning.recovery.pool import SamplePool
 from chita.pruning.recovery.training import RecoveryTraining
+from tests.support.clock import StepClock
 from tests.support.pruning import numbers, points, same, seeded, snapshot, tiny
 from tests.support.recovering import Tied, batch_of, halved, kept_of, normalised, task_of
 
@@ -212,6 +214,26 @@ def test_progress_and_the_time_of_a_step() -> None:
     training.train(kept_of(pruned), steps=7, rate=0.01, key=0, progress=progress)
     assert calls == [7]
     assert 0 < training.step_seconds < 1
+
+
+@pytest.mark.parametrize(("at_once", "steps"), [(1, 3), (4, 3), (4, 8), (4, 9)])
+def test_the_time_of_a_step_includes_its_new_inputs(
+    at_once: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New inputs take a second for each batch, also if several batches get them at once."""
+    model: Any = tiny()
+    clock, drawn = StepClock(monkeypatch, step=0.5), task_of(model)
+
+    def mix(batches: list[Batch], generator: torch.Generator) -> list[Batch]:
+        clock.now += len(batches)
+        return batches
+
+    monkeypatch.setattr(RecoveryTask, "ahead", lambda task, steps: min(at_once, steps))
+    task = RecoveryTask(LOSS, drawn.pool, drawn.objective, drawn.view, mix)
+    pruned = halved(model)
+    training = trainer(pruned, task)
+    training.train(kept_of(pruned), steps=steps, rate=0.01, key=0)
+    assert training.step_seconds == pytest.approx(1.5)
 
 
 def test_shared_weights_are_trained_once() -> None:

@@ -129,6 +129,10 @@ class CandidateSearch:
         """No candidate is trained."""
         return 0
 
+    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+        """Compare no candidates: none is trained."""
+        return []
+
     def only(self, problem: Solvable) -> StageChoice:
         """Solve the first candidate, for runs without held-out samples."""
         candidate = self.space.first

@@ -82,6 +82,9 @@ class StageSearch(Protocol):
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
         """Choose by held-out losses, of which there are two kinds."""
 
+    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+        """Compare candidates after some training, before the first stage; may compare none."""
+
     def only(self, problem: Solvable) -> StageChoice:
         """Choose without held-out samples."""
 

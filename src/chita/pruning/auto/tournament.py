@@ -1,11 +1,11 @@
-"""The tournament: choose the support and the update of a stage by what they are worth later.
+"""The tournament: choose the support and the update of a stage by their losses after training.
 
 Entrants are masks, which keep the largest weights in some metric and move none, and CHITA solves.
 What has the lower loss right after pruning often ends worse, because the training that follows
 changes all weights. Entrants are therefore compared after the same few training steps, on held-out
-samples: all of them before the first stage, at sparsities where they matter, and then the champion
-with one challenger at each stage, in turn. A challenger becomes champion if its loss is lower by
-more than two standard errors. An entrant that has lost twice by as much takes no further part,
+samples: all of them before the first stage, at sparsities where they matter, and then the best one
+so far with one rival at each stage, in turn. The rival replaces it if its loss is lower by more
+than two standard errors. An entrant that has been worse by as much in two comparisons is excluded,
 unless the loss rises sharply: a mask that was best so far may remove a whole layer at the next
 stage. All entrants are then compared.
 """
@@ -24,8 +24,8 @@ from chita.pruning.held_out import LossesOf
 from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
 from chita.solver.solve import Solution
 
-OUT = 2  # defeats after which an entrant takes no further part
-ALARM = 1.5  # all entrants are compared if the loss exceeds this multiple of the last stage's
+MOST_DEFEATS = 2  # comparisons in which an entrant is surely worse, before it is excluded
+SHARP_RISE = 1.5  # all entrants are compared if the loss exceeds this multiple of the last stage's
 SOLVED = 1.0  # the whole displacement of a solve; MASK is the other value
 
 
@@ -69,23 +69,23 @@ class Tournament:
         self._masks = len(candidates)
         self._entrants = [Entrant(c, step) for step in steps for c in candidates]
         self._defeats = [0] * len(self._entrants)
-        self._champion, self._turn = 0, 0
+        self._best, self._turn = 0, 0  # numbers of entrants
         self._last = math.inf  # the loss of the last stage's choice
         self._base, self._ridge = base, ridge
         self._ridges: dict[Candidate, RidgeSearch] = {}
 
     @property
     def entrants(self) -> int:
-        """The number of entrants that a contest compares."""
+        """The number of entrants that `compare_all` compares."""
         return self._masks + (len(self._entrants) > self._masks)
 
     @property
     def needs_gradients(self) -> bool:
-        """Whether an entrant that takes part depends on A."""
+        """Whether an entrant that is not excluded depends on A."""
         return any(self._entrants[n].needs_gradients(self._base) for n in self._left())
 
-    def contest(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
-        """Compare the masks, and a solve in the metric of the best one; the best is champion.
+    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+        """Compare the masks, and a solve in the metric of the best one, before the first stage.
 
         Args:
             problem: the problem of a stage.
@@ -111,7 +111,7 @@ class Tournament:
         return [self._trial(number, choice) for number, choice in choices.items()]
 
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
-        """Compare the champion with a challenger, and return the choice of the better one.
+        """Compare the best entrant so far with a rival, and return the choice of the better one.
 
         Args:
             problem: the problem of the stage.
@@ -121,13 +121,13 @@ class Tournament:
         Raises:
             ChitaError: the loss is finite for neither.
         """
-        numbers = [self._champion, *self._next_challenger()]
+        numbers = [self._best, *self._next_rival()]
         choices = {n: self._tried(n, problem, losses_of, other_losses) for n in numbers}
         lowest = min(choice.rank for choice in choices.values())
-        if self._last > 0 and lowest > ALARM * self._last:
+        if self._last > 0 and lowest > SHARP_RISE * self._last:
             others = [n for n in self._possible() if n not in choices]
             choices |= {n: self._tried(n, problem, losses_of, other_losses) for n in others}
-        best = self._champion
+        best = self._best
         for number, choice in choices.items():
             if choice.surely_beats(choices[best]):
                 best = number
@@ -138,12 +138,12 @@ class Tournament:
         return StageChoice(choices[best], entrant.candidate, entrant.step, trials)
 
     def _count(self, best: int, choices: Mapping[int, Choice]) -> None:
-        """Make an entrant champion, and count the defeats of the others."""
+        """Store the best entrant, and count the comparisons that the others have lost."""
         for number, choice in choices.items():
             self._defeats[number] += choices[best].surely_beats(choice)
-        # A candidate that returns after an alarm takes part again.
-        self._defeats[best] = min(self._defeats[best], OUT - 1)
-        self._champion, self._last = best, choices[best].rank
+        # An excluded entrant may be the best one after a sharp rise.
+        self._defeats[best] = min(self._defeats[best], MOST_DEFEATS - 1)
+        self._best, self._last = best, choices[best].rank
 
     def only(self, problem: Solvable) -> StageChoice:
         """Return the first mask, for runs without held-out samples."""
@@ -160,11 +160,12 @@ class Tournament:
         ]
 
     def _left(self) -> list[int]:
-        return [n for n, defeats in enumerate(self._defeats) if defeats < OUT]
+        """Return the entrants that are not excluded."""
+        return [n for n, defeats in enumerate(self._defeats) if defeats < MOST_DEFEATS]
 
-    def _next_challenger(self) -> list[int]:
-        """Return the entrant whose turn it is to challenge the champion, if one is left."""
-        others = [number for number in self._left() if number != self._champion]
+    def _next_rival(self) -> list[int]:
+        """Return the entrant that is compared next with the best one, if there is one."""
+        others = [number for number in self._left() if number != self._best]
         if not others:
             return []
         self._turn += 1
@@ -195,7 +196,7 @@ class Tournament:
         """Return the state that the next stage depends on, ready for JSON."""
         return {
             "defeats": self._defeats,
-            "champion": self._champion,
+            "champion": self._best,  # the key in files of older versions
             "turn": self._turn,
             "last": None if math.isinf(self._last) else self._last,
             "ridges": [[c.to_dict(), search.last] for c, search in self._ridges.items()],
@@ -204,7 +205,7 @@ class Tournament:
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a result of `state`."""
         self._defeats = list(state["defeats"])
-        self._champion, self._turn = state["champion"], state["turn"]
+        self._best, self._turn = state["champion"], state["turn"]
         self._last = math.inf if state["last"] is None else state["last"]
         for candidate, last in state["ridges"]:
             search = RidgeSearch(self._ridge)

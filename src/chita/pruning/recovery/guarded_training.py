@@ -24,7 +24,7 @@ from chita.pruning.recovery.updates import Masks
 logger = logging.getLogger(__name__)
 
 TIMED_STEPS = 3  # the first one is not timed
-TEST_KEY = -1  # the order of the samples in tests, which is that of no stage
+TEST_KEY = -1  # determines the order of the samples in tests; stages have their numbers as keys
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,6 @@ class GuardedTraining:
     def find_rate(
         self,
         w: Tensor,
-        before: float,
         *,
         steps: int = TEST_STEPS,
         tested: Callable[[], None] | None = None,
@@ -91,7 +90,6 @@ class GuardedTraining:
 
         Args:
             w: the weights.
-            before: their held-out loss.
             steps: the steps with each rate.
             tested: called after each test of a rate.
         """
@@ -104,6 +102,8 @@ class GuardedTraining:
                 tested()
             return found
 
+        with self._weights.temporarily(w):
+            before = self.losses_now().mean
         return find_rate(loss_at, before)
 
     def time_step(self) -> float:

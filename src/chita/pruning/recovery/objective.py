@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from chita.model.samples.batch import Batch, join, tensors_of
 from chita.pruning.recovery.augmentation import can_mix, new_inputs
 from chita.pruning.recovery.pool import SamplePool, read_pool
 from chita.pruning.recovery.step import Objective
-from chita.solver.ranks import Ranks
+from chita.solver.ranks import ALONE, Ranks
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,9 @@ SPREAD = 256  # the samples whose answers determine the temperature
 # Answers of the dense network are stored if they are at most this large for each sample. Those of a
 # language model, a distribution over its vocabulary at each position, are computed at each step.
 STORED_BYTES = 1 << 16
-MORE = 8  # times as many samples fit into a forward pass whose activations are not stored
-AHEAD = 16  # batches whose new inputs the dense network answers at once
+# As many times more samples fit into a forward pass whose activations are not stored.
+FORWARD_ONLY_FACTOR = 8
+AHEAD = 16  # batches whose new inputs the dense network answers at once on a GPU
 
 DISTILL, LOSS = "distill", "loss"  # the names of the tasks
 
@@ -69,12 +71,19 @@ class RecoveryTask:
         """Some samples, with the targets of the objective."""
         return self.view(self.pool.example)
 
-    def draw(self, generator: torch.Generator, ranks: Ranks) -> Iterator[Batch]:
-        """Yield this rank's part of each batch, without end; see `SamplePool.draw`."""
+    def ahead(self, steps: int) -> int:
+        """Return how many of the next batches are drawn at once.
+
+        On a GPU, this saves launches of copies and of small forward passes.
+        """
+        return min(AHEAD, steps) if self.mix is not None and self.pool.place.type != "cpu" else 1
+
+    def draw(self, generator: torch.Generator, ranks: Ranks, steps: int) -> Iterator[Batch]:
+        """Yield this rank's part of the batches of some steps; see `SamplePool.draw`."""
         if self.mix is None:
-            yield from map(self.view, self.pool.draw(generator, ranks))
+            yield from map(self.view, islice(self.pool.draw(generator, ranks), steps))
             return
-        for batches in self.pool.draw_groups(generator, ranks, AHEAD):
+        for batches in self.pool.draw_groups(generator, ranks, steps, self.ahead(steps)):
             yield from self.mix(list(map(self.view, batches)), generator)
 
 
@@ -85,6 +94,7 @@ def distillation(
     *,
     at_once: int,
     place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> RecoveryTask:
     """Return the samples with the answers of the dense network, and the divergence from them.
 
@@ -96,6 +106,7 @@ def distillation(
         first: some samples.
         at_once: the largest number of samples in a forward pass.
         place: the device of the pruned network.
+        ranks: the ranks that share each batch.
     """
     stored = dense.answer_bytes <= STORED_BYTES
 
@@ -114,12 +125,14 @@ def distillation(
         size = drawn[0].size // 2
         mixed = new_inputs([batch[size:] for batch in drawn], generator)
         with fast_arithmetic(place, dense.parameters()):
-            answered = join([dense.answers(piece) for piece in mixed.split(MORE * at_once)])
+            answered = join(
+                [dense.answers(piece) for piece in mixed.split(FORWARD_ONLY_FACTOR * at_once)]
+            )
         halves = answered.split(mixed.size // len(drawn))
         return [join([batch[:size], half]) for batch, half in zip(drawn, halves, strict=True)]
 
     convert = both_targets if stored else _unchanged
-    pool = read_pool(batches, convert, at_once=at_once, place=place)
+    pool = read_pool(batches, convert, at_once=at_once, place=place, ranks=ranks)
     mixes = stored and pool.uniform and pool.batch > 1 and can_mix(first)
     view = _targets_of(DISTILL) if stored else _unchanged
     example = pool.example[: min(SPREAD, at_once)]
@@ -153,10 +166,15 @@ def _targets_of(name: str) -> View:
 
 
 def own_loss(
-    batches: Iterable[Batch], loss: Loss | None, *, at_once: int, place: torch.device
+    batches: Iterable[Batch],
+    loss: Loss | None,
+    *,
+    at_once: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> RecoveryTask:
     """Return the samples as they are, and their loss; see `chita.prune` for the default loss."""
-    pool = read_pool(batches, _unchanged, at_once=at_once, place=place)
+    pool = read_pool(batches, _unchanged, at_once=at_once, place=place, ranks=ranks)
     return RecoveryTask(LOSS, pool, _loss_of(loss))
 
 
@@ -205,6 +223,7 @@ def tasks_for(
     labelled: bool,
     at_once: int,
     place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> list[RecoveryTask]:
     """Return the tasks that recovery may train on: distillation, and the loss of the run.
 
@@ -217,11 +236,12 @@ def tasks_for(
         labelled: whether the samples have targets of their own.
         at_once: the largest number of samples in a forward pass.
         place: the device of the model.
+        ranks: the ranks that share each batch.
     """
     try:
         dense = DenseNetwork(model, first, 0, squares=squares)
     except ChitaError as error:
         logger.warning("recovery trains on the loss, without the dense network: %s", error)
-        return [own_loss(batches(), loss, at_once=at_once, place=place)]
-    task = distillation(dense, batches(), first, at_once=at_once, place=place)
+        return [own_loss(batches(), loss, at_once=at_once, place=place, ranks=ranks)]
+    task = distillation(dense, batches(), first, at_once=at_once, place=place, ranks=ranks)
     return [task, own_loss_of(task, loss)] if labelled else [task]

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from torch import Tensor
 
 from chita.errors import ChitaError
-from chita.pruning.budget import Budget, Costs, Plan, divide_steps, parse_budget
+from chita.pruning.budget import Budget, Costs, RecoveryPlan, divide_steps, parse_budget
 from chita.pruning.config import SCHEDULE, PruneConfig
 from chita.pruning.held_out import LossesOf
+from chita.pruning.recovery.guarded_training import GuardedTraining
 from chita.pruning.recovery.pool import LEAST_BATCH, SamplePool, batch_size
-from chita.pruning.recovery.range_test import LEAST_TEST_STEPS, RATES, steps_of_test
-from chita.pruning.schedule import sparsities
+from chita.pruning.recovery.range_test import LEAST_TEST_STEPS, RATES, SLOWEST, steps_of_test
+from chita.pruning.schedule import BISECTIONS, highest_sparsity, sparsities
 from chita.solver.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
-# Shares of the cost of the target, for the first sparsity, which costs almost nothing, and for that
-# of the range test: a network that is almost intact, or destroyed, learns alike at any rate.
-FREE, TESTED = 0.03, 0.3
-BISECTIONS = 5
+# Pruning by size to the target raises the loss by some amount. Pruning to the sparsity of the first
+# stage, and to that of the range test, raises it by these shares of that amount. The range test
+# needs a network that is neither almost intact nor destroyed: their losses depend little on the
+# rate.
+FIRST_COST, TESTED_COST = 0.03, 0.3
 FORWARD = 3.0  # a forward and backward pass takes about as long as this many forward passes
-BEHIND = 0.9  # the remaining steps are reduced if less than this share of them fits
 FLOOR_STAGES = 6  # additional stages in which the search for a floor bisects
 
 
@@ -61,42 +61,77 @@ def first_estimate(
     return before + costs.seconds(max(budget.steps(samples, batch, costs, before), 1))
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How fast a run proceeds.
+class TrainingBudget:
+    """What a budget allows to a training: the samples of a step, the test of rates, the steps.
 
-    Attributes:
-        step: the seconds of training for each step, that of candidates included.
-        stage: the other seconds of a stage.
+    The ranks measure different times, and follow rank 0.
+
+    Args:
+        budget: the budget.
+        pool: the samples that are trained on.
+        ranks: the ranks.
     """
 
-    step: float
-    stage: float
+    def __init__(self, budget: Budget, pool: SamplePool, ranks: Ranks) -> None:
+        self._budget, self._pool, self._ranks = budget, pool, ranks
+
+    def find_rate(
+        self,
+        training: GuardedTraining,
+        w: Tensor,
+        check: Callable[[], None],
+        *,
+        others: Sequence[GuardedTraining] = (),
+        tested: Callable[[], None] | None = None,
+        remedy: str = "",
+    ) -> float:
+        """Return the rate of the range test, after steps are made as small as the time requires.
+
+        Args:
+            training: the training whose rate is searched for.
+            w: the weights to train in the test, (p,).
+            check: raises an error that names a sample whose loss is not finite, if there is one.
+            others: other trainings on the same samples.
+            tested: called after each test of a rate.
+            remedy: another remedy for the error, besides other data.
+
+        Raises:
+            ChitaError: no rate gives a finite loss.
+        """
+        seconds, measured = training.time_step(), self._pool.batch
+        batch = self._agreed(self._budget.batch(measured, seconds, LEAST_BATCH))
+        if batch != measured:
+            for each in (training, *others):
+                each.use_batch(batch)
+        useful = self._budget.useful_steps(self._pool.samples, batch)
+        steps = steps_of_test(useful, self._budget.seconds, seconds * batch / measured)
+        rate = training.find_rate(w, steps=self._agreed(steps), tested=tested)
+        if rate is None:
+            check()
+            raise ChitaError(
+                f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
+                f"loss that is not finite; check the data and the model{remedy}"
+            )
+        return rate
+
+    def steps(self, costs: Costs, began: float) -> int:
+        """Return the training steps that the budget allows.
+
+        Args:
+            costs: the measured costs.
+            began: when the run began, by `time.perf_counter`.
+        """
+        elapsed = time.perf_counter() - began
+        return self._agreed(
+            self._budget.steps(self._pool.samples, self._pool.batch, costs, elapsed)
+        )
+
+    def _agreed(self, count: int) -> int:
+        return self._ranks.from_first(lambda: count)
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The state of a run at some time.
-
-    Attributes:
-        now: the time, by `time.perf_counter`.
-        stages: the finished stages.
-        trained: the seconds of all training so far.
-    """
-
-    now: float
-    stages: int
-    trained: float
-
-    def pace(self, later: Clock, steps: int) -> Pace:
-        """Return the pace from here to a later state, with some training steps in between."""
-        trained = later.trained - self.trained
-        others = later.now - self.now - trained
-        return Pace(trained / max(steps, 1), others / max(later.stages - self.stages, 1))
-
-
-class Planner:
-    """Plans the stages of one run.
+class RecoveryPlanner:
+    """Plans the stages of one run with recovery.
 
     Args:
         config: the options of the run.
@@ -105,6 +140,7 @@ class Planner:
         ranks: the ranks, which follow the same plan.
 
     Attributes:
+        budget: what the budget allows to a training.
         first: the sparsity of the first stage, which costs almost nothing.
         tested: the sparsity of the range test.
     """
@@ -113,7 +149,7 @@ class Planner:
         self, config: PruneConfig, pool: SamplePool, losses: LossesOf, ranks: Ranks
     ) -> None:
         self._config, self._pool, self._losses, self._ranks = config, pool, losses, ranks
-        self._budget = parse_budget("budget", config.budget)
+        self.budget = TrainingBudget(parse_budget("budget", config.budget), pool, ranks)
         self.first = self.tested = float(config.sparsity)
 
     def find_sparsities(self, pruned_to: Callable[[float], Tensor]) -> None:
@@ -127,23 +163,15 @@ class Planner:
         def loss(sparsity: float) -> float:
             return self._losses(pruned_to(sparsity)).mean
 
-        dense, most = loss(0.0), loss(float(self._config.sparsity))
+        target = float(self._config.sparsity)
+        lowest, dense, most = min(self._config.start, target), loss(0.0), loss(target)
+        cost = most - dense if most > dense else 0.0
+        self.first, self.tested = (
+            highest_sparsity(loss, dense + share * cost, lowest, target)
+            for share in (FIRST_COST, TESTED_COST)
+        )
 
-        def highest(share: float) -> float:
-            """Bisect for the sparsity whose cost is at most a share of that of the target."""
-            low, high = min(self._config.start, self._config.sparsity), self._config.sparsity
-            limit = dense + (share * (most - dense) if most > dense else 0.0)
-            for _ in range(BISECTIONS):
-                between = (low + high) / 2
-                if loss(between) <= limit:
-                    low = between
-                else:
-                    high = between
-            return float(low)
-
-        self.first, self.tested = highest(FREE), highest(TESTED)
-
-    def plan(self, rate: float, costs: Costs, began: float, *, least: int = 0) -> Plan:
+    def plan(self, rate: float, costs: Costs, began: float, *, least: int = 0) -> RecoveryPlan:
         """Divide the budget among the stages.
 
         Args:
@@ -155,7 +183,7 @@ class Planner:
         Raises:
             ChitaError: the budget does not suffice for one step.
         """
-        config, steps = self._config, max(self._affordable(costs, began), least)
+        config, steps = self._config, max(self.budget.steps(costs, began), least)
         if steps < 1:
             elapsed = time.perf_counter() - began
             raise ChitaError(
@@ -170,7 +198,7 @@ class Planner:
         rising = sparsities(
             config.schedule or SCHEDULE, target, stages=stages, start=self.first, hold=config.hold
         )
-        plan = Plan(
+        plan = RecoveryPlan(
             rate,
             rising + [target] * searched,
             even if searched else divide_steps(steps, stages),
@@ -181,53 +209,6 @@ class Planner:
         logger.info("%s, %d steps; %s", plan, steps, costs)
         return self._ranks.from_first(lambda: plan)  # ranks may measure other times and losses
 
-    @property
-    def batch_now(self) -> int:
-        """The samples of a step."""
-        return self._pool.batch
-
-    def batch(self, step_seconds: float) -> int:
-        """Return the samples of a step, given the seconds of a step of the pool's batch."""
-        batch = self._budget.batch(self._pool.batch, step_seconds, LEAST_BATCH)
-        return self._ranks.from_first(lambda: batch)
-
-    def test_steps(self, step_seconds: float) -> int:
-        """Return for how many steps to test each rate, given the seconds of a step."""
-        useful = self._budget.useful_steps(self._pool.samples, self._pool.batch)
-        steps = steps_of_test(useful, self._budget.seconds, step_seconds)
-        return self._ranks.from_first(lambda: steps)
-
     def expected(self, costs: Costs, began: float) -> float:
         """Return about how long the run takes from now on, in seconds, before it is planned."""
-        return costs.seconds(max(self._affordable(costs, began), 1))
-
-    def _affordable(self, costs: Costs, began: float) -> int:
-        """Return the training steps that the budget allows, the same on all ranks."""
-        elapsed = time.perf_counter() - began
-        steps = self._budget.steps(self._pool.samples, self._pool.batch, costs, elapsed)
-        return self._ranks.from_first(lambda: steps)
-
-    def shortened(self, plan: Plan, done: int, pace: Pace, elapsed: float) -> Plan:
-        """Return the plan with fewer steps if the run would otherwise exceed its budget.
-
-        A plan assumes the speed of a short test; other programs may slow the machine down. The
-        first stages take longer than the others, so that later calls may return more steps again.
-
-        Args:
-            plan: the plan without reductions.
-            done: the number of finished stages.
-            pace: the pace of the run.
-            elapsed: the seconds since the run began.
-        """
-        if sum(plan.steps) <= self._budget.floor_steps:
-            return plan
-        remaining = plan.steps[done:]
-        left = sum(remaining)
-        to_train = self._budget.planned_seconds - elapsed - len(remaining) * pace.stage
-        # The ranks measure different times, but must take the same steps.
-        share = self._ranks.from_first(lambda: max(to_train, 0.0) / max(pace.step * left, 1e-9))
-        if share >= BEHIND:
-            return plan
-        shorter = [max(1, int(share * each)) for each in remaining]
-        logger.info("the run is late: %d of %d training steps are left", sum(shorter), left)
-        return replace(plan, steps=plan.steps[:done] + shorter)
+        return costs.seconds(max(self.budget.steps(costs, began), 1))

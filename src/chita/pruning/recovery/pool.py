@@ -9,7 +9,14 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from chita.model.samples.batch import Batch, bytes_of, differ_in_shape, join, tensors_of
+from chita.model.samples.batch import (
+    Batch,
+    bytes_of,
+    differ_in_shape,
+    first_samples,
+    join,
+    tensors_of,
+)
 from chita.solver.matrix.memory import format_bytes, free_bytes
 from chita.solver.ranks import ALONE, Ranks
 
@@ -18,7 +25,7 @@ logger = logging.getLogger(__name__)
 BATCH = 128  # the samples of a step
 LEAST_BATCH = 16
 STEPS_IN_PASS = 8  # with few samples, a step uses fewer, so that a pass has this many steps
-MEMORY_SHARE = 0.25  # of the free memory, at most
+MEMORY_SHARE = 0.25  # of the free memory, at most, for all ranks together
 
 Convert = Callable[[Batch], Batch]  # prepares the samples of a batch, such as by adding targets
 
@@ -63,6 +70,11 @@ class SamplePool:
         """Some samples, in the form of the batches."""
         return self._parts[0]
 
+    @property
+    def place(self) -> torch.device:
+        """The device that has the samples."""
+        return tensors_of(self.example.content)[0].device
+
     def draw(self, generator: torch.Generator, ranks: Ranks = ALONE) -> Iterator[Batch]:
         """Yield this rank's part of each batch, pass after pass, without end.
 
@@ -73,18 +85,18 @@ class SamplePool:
         return (part.select(index) for part, index in self._drawn(generator, ranks))
 
     def draw_groups(
-        self, generator: torch.Generator, ranks: Ranks, count: int
+        self, generator: torch.Generator, ranks: Ranks, steps: int, count: int
     ) -> Iterator[list[Batch]]:
-        """Yield the batches of `draw` in lists of `count`, as views of one tensor.
+        """Yield the batches of some steps in lists of `count`, as views of one tensor.
 
         One copy serves all of them, which matters on a GPU: the copy of an index waits until the
-        steps before it have finished. All batches must have the same shapes.
+        steps before it have finished. All batches must have the same shapes. The last list may be
+        shorter.
         """
-        drawn = self._drawn(generator, ranks)
-        while True:
-            group = list(islice(drawn, count))
+        drawn = islice(self._drawn(generator, ranks), steps)
+        while group := list(islice(drawn, count)):
             joined = group[0][0].select(torch.cat([index for _, index in group]))
-            yield list(joined.split(joined.size // count))
+            yield list(joined.split(joined.size // len(group)))
 
     def _drawn(self, generator: torch.Generator, ranks: Ranks) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the part and the index of each batch of `draw`."""
@@ -99,8 +111,7 @@ class SamplePool:
         """Return the indices of the batches of a part; all have the same size."""
         order = torch.randperm(part.size, generator=generator)
         size = min(self.batch, part.size)
-        place = tensors_of(part.content)[0].device
-        return part, torch.split(order[: part.size // size * size].to(place), size)
+        return part, torch.split(order[: part.size // size * size].to(self.place), size)
 
 
 def _share(index: Tensor, ranks: Ranks) -> Tensor:
@@ -111,32 +122,44 @@ def _share(index: Tensor, ranks: Ranks) -> Tensor:
 
 
 def read_pool(
-    batches: Iterable[Batch], convert: Convert, *, at_once: int, place: torch.device
+    batches: Iterable[Batch],
+    convert: Convert,
+    *,
+    at_once: int,
+    place: torch.device,
+    ranks: Ranks = ALONE,
 ) -> SamplePool:
-    """Read samples into memory, as many as fit.
+    """Read samples into memory, as many as fit on every rank.
+
+    Each rank draws from the same permutation, so that all must have the same number of samples. The
+    ranks are assumed to share the main memory, and to have a GPU each if they use GPUs.
 
     Args:
         batches: one pass over the samples.
         convert: prepares the samples; called with at most `at_once` of them.
         at_once: the largest number of samples in a forward pass.
         place: the device to store the samples on.
+        ranks: the ranks that share each batch.
     """
-    limit = MEMORY_SHARE * (free_bytes(place) or float("inf"))
+    sharing = ranks.size if place.type == "cpu" else 1
+    limit = MEMORY_SHARE * (free_bytes(place) or float("inf")) / sharing
     kept: list[Batch] = []
-    used = 0
+    used, full = 0, False
     for batch in batches:
         for piece in batch.split(at_once):
             kept.append(convert(piece.to(place)))
             used += bytes_of(kept[-1].content)
-        if used > limit:
-            samples = sum(piece.size for piece in kept)
-            logger.warning(
-                "recovery trains on the first %d samples, which take %s: more do not fit",
-                samples,
-                format_bytes(used),
-            )
+        if full := used > limit:
             break
-    return SamplePool(_joined(kept), at_once)
+    own = sum(piece.size for piece in kept)
+    samples = ranks.least(own)
+    if full or samples < own:
+        logger.warning(
+            "recovery trains on the first %d samples, which take %s: more do not fit",
+            samples,
+            format_bytes(used * samples / own),
+        )
+    return SamplePool(_joined(list(first_samples(kept, samples))), at_once)
 
 
 def _joined(pieces: Sequence[Batch]) -> list[Batch]:

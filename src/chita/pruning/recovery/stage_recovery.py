@@ -11,19 +11,19 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from chita.errors import ChitaError
 from chita.model.losses import Loss
 from chita.model.named_losses import DISTILL_MSE
 from chita.model.samples.batch import first_samples
 from chita.model.weights import Weights
-from chita.pruning.budget import Costs, Plan, parse_budget
+from chita.pruning.budget import Costs, RecoveryPlan, parse_budget
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
 from chita.pruning.recovery.broken_samples import check_samples
 from chita.pruning.recovery.guarded_training import GuardedTraining, Recovered
 from chita.pruning.recovery.objective import tasks_for, treats_as_features
-from chita.pruning.recovery.planning import Clock, Pace, Planner
+from chita.pruning.recovery.pace import Clock, RunPace
+from chita.pruning.recovery.planning import RecoveryPlanner
 from chita.pruning.recovery.range_test import SLOWEST
 from chita.pruning.recovery.snapshot import Snapshot
 from chita.pruning.recovery.training import Progress, RecoveryTraining
@@ -69,16 +69,17 @@ class StageRecovery:
         first = data.stream.sample
         assert first is not None  # calibration has read samples
         squares = config.loss == DISTILL_MSE or treats_as_features(first, loss)
-        most = parse_budget("budget", config.budget).samples
+        budget = parse_budget("budget", config.budget)
         tasks = tasks_for(
             model,
-            lambda: first_samples(data.stream.one_pass(), most),
+            lambda: first_samples(data.stream.one_pass(), budget.samples),
             first,
             data.loss,
             squares=squares,
             labelled=not config.distills,
             at_once=data.at_once,
             place=weights.device,
+            ranks=ranks,
         )
         self._model, self._config = model, config
         pruned = [weight.parameter for weight in weights]
@@ -91,25 +92,21 @@ class StageRecovery:
             )
             for task in tasks
         }
-        self._losses = held_out.losses
         self._data = data
         self.samples = tasks[0].pool.samples
-        self._planner = Planner(config, tasks[0].pool, held_out.screening_losses, ranks)
+        self._planner = RecoveryPlanner(config, tasks[0].pool, held_out.screening_losses, ranks)
         self.task = tasks[0].name
         self.rate = SLOWEST
         self._costs: Costs | None = None  # unknown in a run that was resumed
-        self._pace: Pace | None = None  # unknown before the second stage of this call
-        self._started: Clock | None = None  # at the first stage of this call
-        self._taken = 0  # training steps since then
-        self._full: Plan  # the plan at that time, without reductions
-        self.plan: Plan | None = None
+        self._pace = RunPace(budget, ranks)
+        self.plan: RecoveryPlan | None = None
 
     @property
     def _recovery(self) -> GuardedTraining:
         return self._by_task[self.task]
 
     @property
-    def planned(self) -> Plan:
+    def planned(self) -> RecoveryPlan:
         """The plan, which exists from `make_plan` or `load_state` on."""
         assert self.plan is not None
         return self.plan
@@ -134,30 +131,20 @@ class StageRecovery:
             ChitaError: the budget does not suffice for one step, or no rate gives a finite loss.
         """
         self._planner.find_sparsities(pruned_to)
-        w = pruned_to(self._planner.tested)
 
         def tested() -> None:
             expect(self._planner.expected(self._measured_costs(entrants), began))
 
-        seconds, before = self._recovery.time_step(), self._planner.batch_now
-        self._use_batch(self._planner.batch(seconds))
-        steps = self._planner.test_steps(seconds * self._planner.batch_now / before)
-        rate = self._recovery.find_rate(w, self._losses(w).mean, steps=steps, tested=tested)
-        if rate is None:
-            self._check_samples()
-            raise ChitaError(
-                f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
-                "loss that is not finite; check the data, or give recover=False"
-            )
-        self.rate = rate
+        self.rate = self._planner.budget.find_rate(
+            self._recovery,
+            pruned_to(self._planner.tested),
+            self._check_samples,
+            others=[each for each in self._by_task.values() if each is not self._recovery],
+            tested=tested,
+            remedy=", or give recover=False",
+        )
         self._costs = self._measured_costs(entrants)
-        self.plan = self._planner.plan(rate, self._costs, began)
-
-    def _use_batch(self, batch: int) -> None:
-        """Train on batches of this size, on all tasks."""
-        if batch != self._planner.batch_now:
-            for recovery in self._by_task.values():
-                recovery.use_batch(batch)
+        self.plan = self._planner.plan(self.rate, self._costs, began)
 
     def _measured_costs(self, entrants: int) -> Costs:
         return Costs(
@@ -220,7 +207,7 @@ class StageRecovery:
             again = self._recovery.run(kept, steps=shorter, rate=self.rate, key=stage)
             found = replace(again, steps=steps + shorter)
         self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
-        self._taken += found.steps
+        self._pace.count(found.steps)
         return found
 
     def _check_samples(self) -> None:
@@ -253,26 +240,19 @@ class StageRecovery:
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
 
-        The plan assumes the speed of the range test; other programs may slow the machine down.
-
         Args:
             stage: the number of finished stages.
             began: when the run began, by `time.perf_counter`.
         """
-        now, trained = time.perf_counter(), self.seconds
-        if self._started is None:
-            self._started, self._full = Clock(now, stage, trained), self.planned
-            return
-        self._pace = self._started.pace(Clock(now, stage, trained), self._taken)
-        shorter = self._planner.shortened(self._full, stage, self._pace, now - began)
-        taken = self.planned.steps[:stage]
-        self.plan = replace(shorter, steps=taken + shorter.steps[stage:])
+        clock = Clock(time.perf_counter() - began, stage, self.seconds)
+        self.plan = self._pace.shortened(self.planned, clock)
 
     def expected(self, stage: int) -> float:
         """Return about how long the stages after `stage` finished ones take, in seconds."""
         steps = self.planned.steps[stage:]
-        if self._pace is not None:
-            return sum(steps) * self._pace.step + len(steps) * self._pace.stage
+        seconds = self._pace.seconds(steps)
+        if seconds is not None:
+            return seconds
         return math.nan if self._costs is None else self._costs.seconds(sum(steps))
 
     def steps(self, stage: int) -> int:
@@ -291,5 +271,7 @@ class StageRecovery:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue with a plan that `state` returned."""
-        self.plan, self.rate, self.task = Plan(**state["plan"]), state["rate"], state["task"]
-        self._use_batch(self.plan.batch)
+        self.plan = RecoveryPlan(**state["plan"])
+        self.rate, self.task = state["rate"], state["task"]
+        for recovery in self._by_task.values():
+            recovery.use_batch(self.plan.batch)

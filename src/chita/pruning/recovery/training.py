@@ -40,7 +40,8 @@ class RecoveryTraining:
     Attributes:
         task: the name of the task.
         parameters: the parameters that are trained.
-        step_seconds: the time that a step took on average; 0 before the first one.
+        step_seconds: the time that a step took on average, with its share of the new inputs; 0
+            before the first one.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class RecoveryTraining:
             progress: called after each step.
         """
         place = device_of(self._model)
-        batches = self._task.draw(generator_of(self._seed, key), self._ranks)
+        batches = self._task.draw(generator_of(self._seed, key), self._ranks, steps)
         counted = max(1, int(LAST * steps))
-        began = 0.0
+        began = drawn = _now(place)
         with (
             self._training(),
             convolution_trials(self._task.pool.uniform),
@@ -89,13 +90,15 @@ class RecoveryTraining:
         ):
             updates = RelativeAdam(relative_scales(self._model, self.parameters, masks))
             total = torch.zeros((), device=place)
-            for number in range(steps):
-                loss = self._gradients(next(batches))
+            for number, batch in enumerate(batches):
+                if number == 0:
+                    drawn = _now(place)
+                loss = self._gradients(batch)
                 updates.step(rate * rate_at(number, steps))
                 if number >= steps - counted:
                     total += loss
                 if number == 0:  # which includes the capture of a CUDA graph
-                    began = _now(place)
+                    began = _now(place) - (drawn - began) * (1 - 1 / self._task.ahead(steps))
                 if progress is not None:
                     progress()
             if steps > 1:
