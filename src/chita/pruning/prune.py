@@ -25,7 +25,7 @@ from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.pruning.setup import Setup
 from chita.report.progress import run_bar
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 from chita.solver.ranks import joined_ranks
 
 
@@ -97,7 +97,7 @@ def prune(
         raise ChitaError("resume=True requires checkpoints, the folder of the run to continue")
     folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
-    with joined_ranks() as ranks, convolution_trials(False), without_autocast():
+    with joined_ranks() as ranks, convolution_trials(False), own_precision():
         check_model(model)
         if config.loss is None and function is None and config.reads_samples:
             config = replace(config, loss=default_loss(model, batches))

@@ -41,7 +41,7 @@ from chita.pruning.recovery.range_test import SLOWEST, steps_of_test
 from chita.pruning.recovery.result import RecoverResult
 from chita.pruning.recovery.training import RecoveryTraining
 from chita.report.progress import run_bar
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 from chita.solver.ranks import Ranks, joined_ranks
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def recover(
         )
     if teacher is not None:
         _check_teacher(teacher, model)
-    with joined_ranks() as ranks, without_autocast(), merged_ties(model):
+    with joined_ranks() as ranks, own_precision(), merged_ties(model):
         name = loss if isinstance(loss, str) else None
         agree_on_options(ranks, {"loss": name, "budget": budget, "seed": seed, "sync": sync})
         agree_on_model(ranks, model, sync=sync)
