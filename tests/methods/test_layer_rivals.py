@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import chita
+from chita import ChitaError
 from chita.methods import get_method
 from chita.methods.alps import alps
 from chita.methods.ria import ria
@@ -19,6 +20,7 @@ from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.solve import solve_by_admm
 from chita.solver.options import Options
 from tests.solver.layer_wise.layers import normal, patterned, random_layer
+from tests.support.messages import naming
 from tests.support.pruning import points, snapshot, tiny
 
 OPTIONS = Options()
@@ -107,6 +109,13 @@ def test_sparsegpt_is_obs_column_by_column(
     w, mask = sparsegpt(layer, OPTIONS)
     assert int(mask.sum()) == k
     torch.testing.assert_close(w[0], slow_sparsegpt(layer, block=block), rtol=1e-7, atol=1e-9)
+
+
+def test_sparsegpt_reports_an_inverse_that_is_singular_by_rounding() -> None:
+    layer = random_layer(3, 2, 2, k=2)
+    layer.__dict__["inverse"] = torch.ones(1, 2, 2).double()
+    with pytest.raises(ChitaError, match=naming("ridge", "0.01")):
+        sparsegpt(layer, OPTIONS)
 
 
 @pytest.mark.parametrize("block", [4, 8, 128])

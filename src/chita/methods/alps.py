@@ -19,16 +19,15 @@ from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
 from chita.solver.layer_wise.backsolve import conjugate_gradients
 from chita.solver.layer_wise.each_layer import EachLayer
-from chita.solver.layer_wise.layer import Layer
+from chita.solver.layer_wise.layer import RELATIVE_RIDGE, Layer
 from chita.solver.layer_wise.row_systems import IndependentRows
 from chita.solver.options import Options
 
 FIRST = 0.1  # the first rho
 EVERY = 3  # iterations between two changes of rho
 GROWTH = ((0.1, 1.3), (0.005, 1.2), (0.0, 1.1))  # share of the support that changed, factor
-MOST = 300  # iterations
-STEPS = 10  # of conjugate gradients
-RIDGE = 0.01  # of the mean of the diagonal of H
+MOST = 300  # the most iterations
+STEPS = 10  # steps of conjugate gradients
 
 
 def alps(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
@@ -64,4 +63,4 @@ def _admm(layer: Layer, w0: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:
     return d, mask
 
 
-ALPS = Method("alps", BlockInputs, EachLayer(alps), ridge=RIDGE)
+ALPS = Method("alps", BlockInputs, EachLayer(alps), ridge=RELATIVE_RIDGE)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import chita
+from chita import ChitaError
 from chita.solver.layer_wise.backsolve import backsolve, conjugate_gradients
 from chita.solver.layer_wise.exchange import exchange
-from chita.solver.layer_wise.gradient_part import GradientPart, Woodbury
+from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.row_systems import system_of
 from chita.solver.layer_wise.scaled_curvature import scaled_curvature
@@ -25,6 +26,7 @@ from tests.solver.layer_wise.layers import (
     patterned,
     random_layer,
 )
+from tests.support.messages import naming
 
 
 def dense(layer: Layer) -> tuple[Tensor, Tensor]:
@@ -66,7 +68,7 @@ def test_products(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = scale.expand(2, 3, 4).flatten()
     torch.testing.assert_close(part.gram(scale), a * weights @ a.mT)
     inverse = torch.linalg.inv(torch.diag(1 / weights) + a.mT @ a)
-    torch.testing.assert_close(Woodbury(part, scale)(d).flatten(), inverse @ d.flatten())
+    torch.testing.assert_close(CoupledInverse(part, scale)(d).flatten(), inverse @ d.flatten())
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -234,3 +236,10 @@ def test_below_the_solvers_of_the_whole_problem_with_gradients_alone() -> None:
         for method in ("bso", "cd"):
             found = chita.solve(a, layer.w0.flatten(), 384, lam=0.01 / 20, method=method)
             assert layer.objective(w) < found.objective
+
+
+def test_gradients_far_above_the_curvature_of_the_inputs_need_a_ridge() -> None:
+    part = coupled_layer(1, 1, 2, k=1, samples=5).gradients  # five gradients of rank 2
+    assert part is not None
+    with pytest.raises(ChitaError, match=naming("ridge", "0.01")):
+        CoupledInverse(part.scaled(1e9), torch.full((1, 1, 2), 1e9).double())

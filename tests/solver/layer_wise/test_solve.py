@@ -103,6 +103,8 @@ def test_the_matrix_of_a_layer_is_block_diagonal() -> None:
     torch.testing.assert_close(matrix.forward(d), dense @ d)
     torch.testing.assert_close(matrix.adjoint(d), dense.mT @ d)
     torch.testing.assert_close(matrix.columns(index).whole(), dense.mT[index])
+    torch.testing.assert_close(matrix.read(7, 19), dense.mT[7:19])
+    assert matrix.columns(index[:0]).whole().shape == (0, 30)
     problem = matrix.problem(layer)
     w = layer.w0 * layer.pick(layer.w0)
     point = problem.at(matrix.scaled(w), matrix.mask(torch.arange(9)).flatten().nonzero()[:, 0])

@@ -14,7 +14,7 @@ from chita.solver.layer_wise.matrix import LayerMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
-STEPS = 15  # of conjugate gradients before the exchanges, which need no exact minimiser
+STEPS = 15  # steps of conjugate gradients before the exchanges, which need no exact minimiser
 
 
 def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
