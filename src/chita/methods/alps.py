@@ -18,7 +18,7 @@ from torch import Tensor
 from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
 from chita.solver.layer_wise.backsolve import conjugate_gradients
-from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.each_layer import EachLayer, PrunedLayer
 from chita.solver.layer_wise.layer import RELATIVE_RIDGE, Layer
 from chita.solver.layer_wise.row_systems import IndependentRows
 from chita.solver.options import Options
@@ -30,7 +30,7 @@ MOST = 300  # the most iterations
 STEPS = 10  # steps of conjugate gradients
 
 
-def alps(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def alps(layer: Layer, options: Options) -> PrunedLayer:
     """Return the weights of a layer and the mask of those that stay."""
     scale = layer.diagonal.sqrt()
     w0 = layer.w0 * scale
@@ -39,7 +39,7 @@ def alps(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
     products = hessian.to(w0.dtype)
     residual = ((w0 - w) @ products) * mask
     w = w + conjugate_gradients(IndependentRows(products, mask), residual, steps=STEPS)
-    return w / scale, mask
+    return PrunedLayer(w / scale, mask)
 
 
 def _admm(layer: Layer, w0: Tensor, hessian: Tensor) -> tuple[Tensor, Tensor]:

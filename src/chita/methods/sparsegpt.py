@@ -17,14 +17,14 @@ from chita.solver.blocks.batched_algebra import definite_factor
 from chita.solver.constraints.n_of_m import Groups
 from chita.solver.constraints.pattern import first_cut
 from chita.solver.constraints.tiles import Tiles
-from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.each_layer import EachLayer, PrunedLayer
 from chita.solver.layer_wise.layer import RELATIVE_RIDGE, Layer
 from chita.solver.options import Options
 
 BLOCK = 128  # columns between two updates of all later columns
 
 
-def sparsegpt(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def sparsegpt(layer: Layer, options: Options) -> PrunedLayer:
     """Return the weights of a layer and the mask of those that stay."""
     w = layer.w0.clone()
     mask = torch.zeros_like(w, dtype=torch.bool)
@@ -42,7 +42,7 @@ def sparsegpt(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
             w[..., j:stop] -= error[..., None] * upper[:, None, j, j:stop]
             errors[..., j - start] = error
         w[..., stop:] -= errors @ upper[:, start:stop, stop:]
-    return w * mask, mask
+    return PrunedLayer(w * mask, mask)
 
 
 def _select(layer: Layer, w: Tensor, upper: Tensor, chosen: slice) -> Tensor:
