@@ -158,7 +158,7 @@ def slow_alps(layer: Layer) -> tuple[Tensor, Tensor]:
         v = v + rho * (x - d)
         if t % 3 == 0:
             changed = int((supports[-1] ^ supports[-4]).sum())
-            if not changed:
+            if not changed and rho >= 1:
                 break
             rho *= 1.3 if changed >= 0.1 * layer.k else 1.2 if changed >= 0.005 * layer.k else 1.1
     for r in range(len(d)):
@@ -180,6 +180,22 @@ def _largest(x: Tensor, k: int) -> Tensor:
     mask = torch.zeros(x.numel(), dtype=torch.bool)
     mask[x.abs().flatten().topk(k).indices] = True
     return mask.view_as(x)
+
+
+def test_alps_goes_on_while_rho_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the weights are too small to enter: the support never changes."""
+    layer = random_layer(0, 10, 16, k=80)
+    layer.w0[..., 8:] *= 1e-9
+    picks, pick = [], Layer.pick
+
+    def counted(self: Layer, scores: Tensor) -> Tensor:
+        picks.append(pick(self, scores))
+        return picks[-1]
+
+    monkeypatch.setattr(Layer, "pick", counted)
+    alps(layer, OPTIONS)
+    assert all(torch.equal(mask, picks[0]) for mask in picks)
+    assert len(picks) == 1 + 3 * 26  # 0.1 times 1.1 to the power of 25 is the first rho above 1
 
 
 @pytest.mark.parametrize("k", [40, 75, 150])
