@@ -80,8 +80,8 @@ def compared(w: Tensor, moment: Tensor, sparsity: str) -> str:
         # A layer of its own, so that no method profits from the factors of another.
         layer = Layer.build(w.flatten(), moment, lam=method.ridge, k=k, constraint=constraint)
         prune = method.algorithm.prune
-        (pruned, _), seconds[name] = timed(partial(prune, layer, Options()), w.device)
-        change = pruned[0].double() - w.double()
+        found, seconds[name] = timed(partial(prune, layer, Options()), w.device)
+        change = found.w[0].double() - w.double()
         errors[name] = float(((change @ moment[0]) * change).sum())
     ours, unit = errors[METHODS[0]], seconds["sparsegpt"]
     parts = [f"{n} {errors[n] / ours:.4f} ({seconds[n] / unit:.2f} x)" for n in METHODS]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chita.curvature import fisher
 from chita.curvature.fisher import gradient_matrix
+from chita.model.samples.batch import Batch
 from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
 from chita.solver.matrix.in_memory import Demand, HeldTarget, Store
@@ -165,3 +168,35 @@ def test_a_few_wrong_rows_are_noticed_in_half_precision() -> None:
     with Messages() as messages:
         gradient_matrix(model, weights, SampleStream([(x, t)]), rows=50, batch=1)
     assert "inner.weight" in messages.texts[0]
+
+
+@pytest.mark.parametrize(
+    ("fitting", "passes", "warnings"),
+    [
+        (10, [10, 10, 10, 10], 0),
+        (5, [10] + 8 * [5], 1),  # a chunk is repeated in halves, and later ones are halved at once
+        (2, [10, 5], 2),  # halves are too large as well
+    ],
+)
+def test_a_chunk_that_exceeds_the_memory_is_halved(
+    fitting: int, passes: list[int], warnings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried, write = [], fisher.write_rows
+
+    def limited(model: nn.Module, owners: Any, chunk: Batch, *rest: Any) -> Any:
+        tried.append(chunk.size)
+        if chunk.size > fitting:
+            raise torch.cuda.OutOfMemoryError("out of memory")
+        return write(model, owners, chunk, *rest)
+
+    monkeypatch.setattr(fisher, "write_rows", limited)
+    model = nn.Linear(4, 3).double()
+    x, t, weights = normal(ROWS, 4), labels(ROWS), Weights(model)
+    with Messages() as messages:
+        found = gradient_matrix(
+            model, weights, SampleStream([(x, t)]), rows=ROWS, batch=1, store=in_chunks()
+        )
+    assert tried == passes
+    assert len(messages.texts) == warnings
+    truth, _ = brute_force(model, weights, x, t, 1)
+    torch.testing.assert_close(found.matrix.whole().t(), truth, rtol=1e-9, atol=1e-11)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from chita.deploy.example_input import agrees, check_example, difference
+from chita.deploy.example_input import agrees, arrays_of, check_example, difference
 from chita.errors import ChitaError
 from chita.model.forward import call
 from tests.support.messages import naming
@@ -76,3 +76,14 @@ def test_outputs_without_entries_are_refused(model: nn.Module, samples: int) -> 
     """Any two models would agree on them, so that a check of an exported file checked nothing."""
     with pytest.raises(ChitaError, match=naming("example", "sample")):
         check_example(model, torch.ones(samples, 4))
+
+
+def test_arrays_are_contiguous() -> None:
+    first, second = arrays_of((torch.arange(6.0).view(2, 3).t(), torch.ones(2).half()))
+    assert first.flags["C_CONTIGUOUS"] and first[2].tolist() == [2.0, 5.0]
+    assert second.dtype == "float16"
+
+
+def test_a_type_that_numpy_lacks_is_named() -> None:
+    with pytest.raises(ChitaError, match=naming("example", "torch.float32", "torch.bfloat16")):
+        arrays_of(torch.ones(2).bfloat16())

@@ -122,6 +122,18 @@ def test_what_onnxruntime_cannot_do_is_said(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_errors_of_onnxruntime_without_text_are_named_by_their_type() -> None:
+    class Failing:
+        def get_inputs(self) -> list[Any]:
+            return []
+
+        def run(self, *_: object) -> None:
+            raise NotImplementedError
+
+    with pytest.raises(ChitaError, match=naming("onnxruntime", "NotImplementedError")):
+        run_onnx(Failing(), ())  # type: ignore[arg-type]
+
+
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ChitaError, match=naming("onnx", "pip install 'chita[onnx]'")):

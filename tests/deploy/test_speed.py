@@ -63,6 +63,15 @@ def test_a_path_that_is_wrong_or_fails_is_not_timed() -> None:
     assert says(found.left_out["fails"], "no such kernel", without="\n")
 
 
+@pytest.mark.usefixtures("fake_clock")
+def test_an_error_without_text_is_named_by_its_type() -> None:
+    def fails() -> Tensor:
+        raise NotImplementedError
+
+    found = judged({"dense": sleeping(0.004), "fails": fails})
+    assert says(found.left_out["fails"], "NotImplementedError")
+
+
 def test_a_gain_within_the_spread_is_none() -> None:
     dense = Timing((1.0, 1.1) * 10)
     noisy = Timing((0.5, 1.6, 0.9, 1.0) * 5)

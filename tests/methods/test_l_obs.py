@@ -11,6 +11,12 @@ from torch import Tensor, nn
 
 import chita
 from chita import ChitaError
+from chita.curvature.source import no_rows
+from chita.methods.l_obs import LayerWise
+from chita.solver.algorithm import Layout
+from chita.solver.constraints.tiles import Tiles
+from chita.solver.options import Options, Trace
+from chita.solver.problem import Problem
 from tests.curvature.truth import head
 from tests.support.messages import naming
 from tests.support.pruning import cut, numbers, points, seeded, snapshot, tiny
@@ -101,6 +107,22 @@ def test_prunes_in_stages(ridge: Any, stages: int, block_size: int | None) -> No
     assert [int(mask.sum()) for mask in result.masks.values()] == [12, 6]
     assert result.stages[-1].objective is None and result.stages[-1].ridge is not None
     assert (result.stages[-1].held_out_loss is not None) == (ridge == "auto")
+
+
+def test_a_tile_costs_the_sum_of_the_costs_of_its_weights() -> None:
+    """By the root of the sum of squared costs, the tile of 9 would be kept."""
+    costs = torch.tensor([9.0, 0.01, 4.84, 4.84]).double()
+    moments = (torch.eye(4).double()[None],)
+    problem = Problem.build(
+        no_rows(costs),
+        costs.sqrt(),
+        lam=0.0,
+        alpha=0.0,
+        constraint=Tiles(torch.tensor([0, 0, 1, 1])),
+        moments=moments,
+    )
+    point, _ = LayerWise().run(problem, 2, Layout((4,)), Options(), Trace(0))
+    assert point.support.tolist() == [2, 3]
 
 
 def test_weights_of_no_layer_are_named() -> None:

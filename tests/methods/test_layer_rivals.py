@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import chita
+from chita import ChitaError
 from chita.methods import get_method
 from chita.methods.alps import alps
 from chita.methods.ria import ria
@@ -19,6 +20,7 @@ from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.solve import solve_by_admm
 from chita.solver.options import Options
 from tests.solver.layer_wise.layers import normal, patterned, random_layer
+from tests.support.messages import naming
 from tests.support.pruning import points, snapshot, tiny
 
 OPTIONS = Options()
@@ -47,7 +49,7 @@ def relative_importance(x: Tensor, w: Tensor) -> Tensor:
 
 def test_wanda_keeps_the_largest_of_each_row() -> None:
     x, w = inputs_and_weights(0, 5, 8)
-    found, mask = wanda(layer_of(x, w, 20), OPTIONS)
+    found, mask, *_ = wanda(layer_of(x, w, 20), OPTIONS)
     for row, kept in zip(w, mask[0], strict=True):
         scores = [abs(float(row[j])) * float(x[:, j].norm()) for j in range(8)]
         best = sorted(range(8), key=lambda j: -scores[j])[:4]
@@ -57,7 +59,7 @@ def test_wanda_keeps_the_largest_of_each_row() -> None:
 
 def test_ria_keeps_the_largest_of_the_layer() -> None:
     x, w = inputs_and_weights(1, 5, 8)
-    found, mask = ria(layer_of(x, w, 15), OPTIONS)
+    found, mask, *_ = ria(layer_of(x, w, 15), OPTIONS)
     order = relative_importance(x, w).flatten().argsort(descending=True)
     assert sorted(order[:15].tolist()) == mask.flatten().nonzero()[:, 0].tolist()
     torch.testing.assert_close(found[0], w * mask[0])
@@ -66,7 +68,7 @@ def test_ria_keeps_the_largest_of_the_layer() -> None:
 @pytest.mark.parametrize("method", [wanda, ria])
 def test_scores_decide_within_the_groups_of_a_pattern(method: object) -> None:
     x, w = inputs_and_weights(2, 4, 8)
-    _, mask = method(layer_of(x, w, 16, pattern="2:4"), OPTIONS)  # type: ignore[operator]
+    _, mask, *_ = method(layer_of(x, w, 16, pattern="2:4"), OPTIONS)  # type: ignore[operator]
     scores = w.abs() * x.norm(dim=0) if method is wanda else relative_importance(x, w)
     for group, kept in zip(scores.view(-1, 4), mask.view(-1, 4), strict=True):
         assert sorted(group.topk(2).indices.tolist()) == kept.nonzero()[:, 0].tolist()
@@ -104,9 +106,16 @@ def test_sparsegpt_is_obs_column_by_column(
 ) -> None:
     monkeypatch.setattr("chita.methods.sparsegpt.BLOCK", block)
     layer = random_layer(3, 8, 12, k=k)
-    w, mask = sparsegpt(layer, OPTIONS)
+    w, mask, *_ = sparsegpt(layer, OPTIONS)
     assert int(mask.sum()) == k
     torch.testing.assert_close(w[0], slow_sparsegpt(layer, block=block), rtol=1e-7, atol=1e-9)
+
+
+def test_sparsegpt_reports_an_inverse_that_is_singular_by_rounding() -> None:
+    layer = random_layer(3, 2, 2, k=2)
+    layer.__dict__["inverse"] = torch.ones(1, 2, 2).double()
+    with pytest.raises(ChitaError, match=naming("ridge", "0.01")):
+        sparsegpt(layer, OPTIONS)
 
 
 @pytest.mark.parametrize("block", [4, 8, 128])
@@ -118,7 +127,7 @@ def test_sparsegpt_chooses_the_groups_of_a_pattern_on_the_way(
     n, m = pattern
     rule = patterned(f"{n}:{m}", 6, 12)
     layer = random_layer(4, 6, 12, k=72 * n // m, constraint=rule)
-    w, mask = sparsegpt(layer, OPTIONS)
+    w, mask, *_ = sparsegpt(layer, OPTIONS)
     assert bool((mask.view(-1, m).sum(1) == n).all())
     expected = slow_sparsegpt(layer, block=block, pattern=pattern)
     torch.testing.assert_close(w[0], expected, rtol=1e-7, atol=1e-9)
@@ -127,7 +136,7 @@ def test_sparsegpt_chooses_the_groups_of_a_pattern_on_the_way(
 @pytest.mark.parametrize("pattern", ["4x1", "2x2"])
 def test_sparsegpt_keeps_whole_tiles(pattern: str) -> None:
     layer = random_layer(4, 8, 12, k=40, constraint=patterned(pattern, 8, 12))
-    w, mask = sparsegpt(layer, OPTIONS)
+    w, mask, *_ = sparsegpt(layer, OPTIONS)
     assert int(mask.sum()) == 40 and not w[~mask].any()
     kept = mask.flatten().nonzero()[:, 0]
     assert torch.equal(layer.constraint.largest(mask.flatten().double(), 40), kept)
@@ -149,7 +158,7 @@ def slow_alps(layer: Layer) -> tuple[Tensor, Tensor]:
         v = v + rho * (x - d)
         if t % 3 == 0:
             changed = int((supports[-1] ^ supports[-4]).sum())
-            if not changed:
+            if not changed and rho >= 1:
                 break
             rho *= 1.3 if changed >= 0.1 * layer.k else 1.2 if changed >= 0.005 * layer.k else 1.1
     for r in range(len(d)):
@@ -173,11 +182,27 @@ def _largest(x: Tensor, k: int) -> Tensor:
     return mask.view_as(x)
 
 
+def test_alps_goes_on_while_rho_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the weights are too small to enter: the support never changes."""
+    layer = random_layer(0, 10, 16, k=80)
+    layer.w0[..., 8:] *= 1e-9
+    picks, pick = [], Layer.pick
+
+    def counted(self: Layer, scores: Tensor) -> Tensor:
+        picks.append(pick(self, scores))
+        return picks[-1]
+
+    monkeypatch.setattr(Layer, "pick", counted)
+    alps(layer, OPTIONS)
+    assert all(torch.equal(mask, picks[0]) for mask in picks)
+    assert len(picks) == 1 + 3 * 26  # 0.1 times 1.1 to the power of 25 is the first rho above 1
+
+
 @pytest.mark.parametrize("k", [40, 75, 150])
 def test_alps_is_admm_and_conjugate_gradients(k: int) -> None:
     for seed in range(3):
         layer = random_layer(seed, 10, 16, k=k)
-        w, mask = alps(layer, OPTIONS)
+        w, mask, *_ = alps(layer, OPTIONS)
         expected, support = slow_alps(layer)
         assert torch.equal(mask[0], support)
         torch.testing.assert_close(w[0], expected, rtol=1e-6, atol=1e-8)

@@ -1,18 +1,18 @@
 """Gradients and the inputs of layers together: H = (1 - t) Fisher + t layer-wise.
 
-The Fisher matrix knows which weights matter for the loss, but only from a few samples. The inputs
-of a layer are known from every token, but not which outputs matter. Their sum, for each layer with
-the weights W0, its inputs x and the rows A of gradients, is
+The Fisher matrix measures how much each weight changes the loss, but from few samples. The moments
+of a layer's inputs are estimated from every token, but treat all outputs as equally important. The
+sum, for a layer with the weights W0, its inputs x and the rows A of gradients, is
 
     1/2 [ t tr(D M D^T) / m + (1 - t) |A vec(D)|^2 / f ],      D = W - W0
 
 with M the mean of x x^T, and m and f the means of the diagonals of M and A^T A over the weights of
-the layer: both parts have the same scale. A is computed once in each stage, at its first weights,
-and M block by block behind what is pruned already (`pruning/block_by_block/`).
+the layer: both parts have the same scale. A is computed once in each stage, at its first weights. M
+is computed block by block, after the blocks before have been pruned (`pruning/block_by_block/`).
 
-The first-order term is left out by default: A has few rows, whose losses would fall at the expense
-of others. Layers do not correct what A says about the layers before them either, which changed the
-loss little in experiments, for better or worse.
+The first-order term is omitted by default: A has few rows, whose losses would fall while those of
+other samples rise. A layer does not correct the changes of the loss that A predicts for the layers
+before it either. In experiments such corrections changed the loss little, in both directions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from chita.curvature.source import LocalModel, no_rows
 from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.matrix.memory import ENTRY
 
-MOST_ROWS = 64  # of A; each costs two passes over its entries in every product with the curvature
-MOST_BYTES = 4 << 30  # of A
-LEAST_ROWS = 16  # of A, whatever their size
+# The most rows of A: each costs two passes over its entries in every product with the curvature.
+MOST_ROWS = 64
+MOST_BYTES = 4 << 30  # the most bytes of A
+LEAST_ROWS = 16  # the rows of A that are allowed at any size
 
 
 class InputsAndGradients(Fisher):

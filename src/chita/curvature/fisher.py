@@ -198,6 +198,8 @@ class _Filler:
         self._owners = owners(model, self._weights)
         self._done = 0
         self._fast = True
+        self._most = rows  # in one batched pass
+        self._halved = False
         self._checked: set[tuple[torch.Size, ...]] = set()
 
     def fill(self, chunks: Iterable[Batch]) -> None:
@@ -205,9 +207,19 @@ class _Filler:
         for given in chunks:
             chunk = given.to(self.losses.device)
             self._fast = self._fast and isinstance(chunk.content, tuple)
-            alone = chunk.size == self._batch  # plain autograd is as fast, and needs no check
-            if alone or not (self._fast and self._batched(chunk)):
-                self.row_by_row(chunk)
+            self._fill(chunk)
+
+    def _fill(self, chunk: Batch) -> None:
+        """Write the rows of a chunk, in batched passes of the most rows that memory allows."""
+        rows = chunk.size // self._batch
+        # For a single row, plain autograd is as fast, and needs no check.
+        if self._fast and 1 < rows <= self._most and self._batched(chunk):
+            return
+        if self._fast and rows > self._most:  # also if memory was exceeded just now
+            for part in chunk.split(self._most * self._batch):
+                self._fill(part)
+        else:
+            self.row_by_row(chunk)
 
     def row_by_row(self, chunk: Batch) -> None:
         """Write the next rows, each computed by plain autograd."""
@@ -230,6 +242,9 @@ class _Filler:
                 new = shapes not in self._checked
                 self_check(self._model, chunk, self._loss, rows, place, new=new)
                 self._checked.add(shapes)
+        except torch.cuda.OutOfMemoryError:
+            self._use_less_memory(chunk.size // self._batch)
+            return False
         except Exception as error:  # a real error occurs in plain autograd again
             level = logging.WARNING if isinstance(error, RuleError) else logging.INFO
             reason = str(error) or type(error).__name__
@@ -238,6 +253,20 @@ class _Filler:
             return False
         self._end(place, rows.losses, chunk)
         return True
+
+    def _use_less_memory(self, rows: int) -> None:
+        """Halve the rows of a batched pass, in which memory was exceeded; then give them up."""
+        if self._halved:
+            logger.warning("computing gradients row by row: the GPU has too little free memory")
+            self._fast = False
+        else:
+            self._most, self._halved = -(-rows // 2), True
+            logger.warning(
+                "computing gradients of %d rows at a time, instead of %d: the GPU has too little "
+                "free memory",
+                self._most,
+                rows,
+            )
 
     def _end(self, place: Place, losses: Tensor, chunk: Batch) -> None:
         """Check and finish the rows of a place, whose losses are (R,), from R * m samples."""

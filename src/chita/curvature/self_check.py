@@ -39,9 +39,9 @@ DIFFERENT = "the gradients of {} differ in a batch of many rows"
 def self_check(
     model: nn.Module, batch: Batch, loss: Loss | None, chunk: Chunk, place: Place, *, new: bool
 ) -> None:
-    """Run the checks, on the last rows and on those with the largest losses.
+    """Check the rows with the largest losses and the last rows.
 
-    Gradients near zero prove nothing.
+    Rows with large losses are included because gradients near zero agree even if they are wrong.
 
     Args:
         model: the model, in eval mode.

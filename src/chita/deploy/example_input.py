@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from chita.errors import ChitaError, describe_error
@@ -70,6 +72,22 @@ def check_example(model: nn.Module, example: Example) -> Any:
             f"one sample, and a model that returns tensors, got {describe(outputs)}"
         )
     return outputs
+
+
+def arrays_of(example: Example) -> list[NDArray[np.generic]]:
+    """Return the tensors of an example as contiguous arrays, which runtimes of ONNX files read.
+
+    Raises:
+        ChitaError: numpy lacks the type of a tensor, such as bfloat16.
+    """
+    try:
+        return [tensor.detach().cpu().contiguous().numpy() for tensor in tensors_of(example)]
+    except TypeError as error:
+        types = sorted({str(tensor.dtype) for tensor in tensors_of(example)})
+        raise ChitaError(
+            "the tensors of an example for ONNX must have types of numpy, such as torch.float32, "
+            f"got {', '.join(types)}"
+        ) from error
 
 
 def _numbers(outputs: Any) -> list[Tensor]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from chita.deploy.example_input import check_example, difference, rounding
-from chita.errors import ChitaError
+from chita.deploy.example_input import arrays_of, check_example, difference, rounding
+from chita.errors import ChitaError, describe_error
 from chita.files.atomic import as_path, write_whole
 from chita.files.single_file import prepare_file
 from chita.model.checks import check_module, check_not_sharded
@@ -120,9 +120,9 @@ def onnx_bytes(model: nn.Module, example: Example, opset: int | None = None) -> 
 
 
 def _for_older_readers(content: bytes, opset: int) -> bytes:
-    """Return the file in an older version of the format, which has all that the file contains.
+    """Return the file in an older version of the format, without any loss of content.
 
-    The exporter keeps its own version of the operators where it cannot convert them, which is an
+    Where the exporter cannot convert the operators, it writes its own version of them. This is an
     error here.
     """
     import onnx
@@ -150,9 +150,8 @@ def open_onnx(content: bytes) -> InferenceSession:
 
 def run_onnx(session: InferenceSession, example: Example) -> list[Tensor]:
     """Return the outputs of an ONNX file for an example, in order."""
-    names = [given.name for given in session.get_inputs()]
+    names, arrays = [given.name for given in session.get_inputs()], arrays_of(example)
     with _as_chita_error("run"):
-        arrays = [tensor.detach().cpu().numpy() for tensor in tensors_of(example)]
         found = session.run(None, dict(zip(names, arrays, strict=True)))
         return [torch.from_numpy(array) for array in found]
 
@@ -163,7 +162,7 @@ def _as_chita_error(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).splitlines()[0]
+        reason = describe_error(error)
         raise ChitaError(f"onnxruntime cannot {what} the model on the CPU: {reason}") from error
 
 

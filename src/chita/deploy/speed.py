@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from chita.deploy.example_input import agrees, check_example, difference
 from chita.deploy.fast.accelerate import CANNOT, DENSE, LayerChoice, accelerate
 from chita.deploy.fast.forms import FORMS
-from chita.deploy.paths.exported import OLD_OPSET, Exported, Path
+from chita.deploy.paths.exported import OLD_OPSET, Exported, Run
 from chita.deploy.paths.runtimes import DEEPSPARSE, RUNTIMES
 from chita.deploy.timing import Timing, race, winner
-from chita.errors import ChitaError
+from chita.errors import ChitaError, describe_error
 from chita.model.forward import Example, call, device_of, evaluating
 from chita.model.layers import is_linear_map
 from chita.report.tables import Table
@@ -122,7 +122,7 @@ def measure_speed(
     with evaluating(model):
         check_example(model, example)
         chosen = accelerate(model, example, progress=progress)
-        paths: dict[str, Path] = {DENSE: partial(call, model, example)}
+        paths: dict[str, Run] = {DENSE: partial(call, model, example)}
         left_out: dict[str, str] = {}
         forms = {form: accelerate(model, example, form=form) for form in FORMS}
         for name, fast in {**forms, LAYER_BY_LAYER: chosen}.items():
@@ -142,13 +142,13 @@ def measure_speed(
 
 
 def compare(
-    paths: Mapping[str, Path],
+    paths: Mapping[str, Run],
     device: torch.device,
     batch: int,
     left_out: Mapping[str, str],
     layers: list[LayerChoice],
     *,
-    without_zeros: Mapping[str, Path] | None = None,
+    without_zeros: Mapping[str, Run] | None = None,
 ) -> Comparison:
     """Time the paths, including "dense", except those that fail or give other outputs.
 
@@ -170,7 +170,7 @@ def compare(
         try:
             found = path()
         except (*CANNOT, ChitaError) as error:
-            reasons[name] = f"fails: {str(error).splitlines()[0]}"
+            reasons[name] = f"fails: {describe_error(error)}"
             continue
         if agrees(found, wanted):
             ways[name], differences[name] = path, difference(found, wanted)
@@ -202,7 +202,7 @@ def _how_to(path: str) -> str:
 
 def _runtime_paths(
     model: nn.Module, example: Example
-) -> tuple[dict[str, Path], dict[str, Path], dict[str, str]]:
+) -> tuple[dict[str, Run], dict[str, Run], dict[str, str]]:
     """Return the paths of the runtimes, the same without zeros, and why others are left out."""
     if device_of(model).type != "cpu":
         return {}, {}, dict.fromkeys(RUNTIMES, "runs on the CPU only")

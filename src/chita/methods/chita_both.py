@@ -1,4 +1,4 @@
-"""CHITA on both curvatures: the loss and the outputs of every layer change little together.
+"""CHITA layer by layer, with a curvature that adds the gradients of the loss to the layer's inputs.
 
 The problem of a layer adds the Fisher matrix of the loss to the inputs of the layer, as in MOONSHOT
 (2026). The solver is that of chita-layer. The share t of the inputs and the ridge are chosen by the

@@ -10,10 +10,9 @@ from dataclasses import replace
 from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
 from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.layer import RELATIVE_RIDGE
 from chita.solver.layer_wise.solve import solve_by_admm, solve_by_iht
 
-RIDGE = 0.01  # of the mean of the diagonal of H, as in SparseGPT
-
-ADMM = Method("chita-layer", BlockInputs, EachLayer(solve_by_admm), ridge=RIDGE)
+ADMM = Method("chita-layer", BlockInputs, EachLayer(solve_by_admm), ridge=RELATIVE_RIDGE)
 IHT = replace(ADMM, algorithm=EachLayer(solve_by_iht))
 CHITA_LAYER = replace(ADMM, solvers={"admm": ADMM, "iht": IHT})

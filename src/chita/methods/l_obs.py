@@ -7,7 +7,8 @@ OBS:
 
     statistic  w_q^2 / [H^-1]_qq        update  W <- W - (W_P / diag(H^-1)) H^-1,  then zeros on P
 
-The statistic ranks the weights within a layer, and the same share of every layer is removed.
+The statistic ranks the weights within a layer, that of a tile is the sum over its weights, and the
+same share of every layer is removed.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class LayerWise:
         sizes = list(layout.layers)
         parts = zip(torch.split(problem.w0, sizes), problem.moments, strict=True)
         layers = [_Layer(w.double(), moment, problem.mu) for w, moment in parts]
-        statistic = torch.cat([layer.statistic for layer in layers])
-        kept = top_k_by_layer(statistic, k, layout.layers, problem.constraint)
-        mask = torch.zeros_like(statistic).index_fill_(0, kept, 1.0)
+        scores = torch.cat([layer.scores for layer in layers])
+        kept = top_k_by_layer(scores, k, layout.layers, problem.constraint)
+        mask = torch.zeros_like(scores).index_fill_(0, kept, 1.0)
         masks = torch.split(mask, sizes)
         moved = [layer.prune(part) for layer, part in zip(layers, masks, strict=True)]
         return problem.at(torch.cat(moved).to(problem.w0.dtype), kept), True
@@ -54,8 +55,9 @@ class _Layer:
         self.diagonal = self.inverse.diagonal(dim1=1, dim2=2)[:, None]
 
     @property
-    def statistic(self) -> Tensor:
-        return (self.w.square() / self.diagonal).flatten()
+    def scores(self) -> Tensor:
+        """The roots of the statistics, (size,): tiles are ranked by the sums of their squares."""
+        return (self.w / self.diagonal.sqrt()).flatten()
 
     def prune(self, mask: Tensor) -> Tensor:
         """Remove the weights where the mask is 0 and update the others, (size,)."""

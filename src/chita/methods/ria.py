@@ -12,19 +12,19 @@ from torch import Tensor
 
 from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
-from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.each_layer import EachLayer, PrunedLayer
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.options import Options
 
 POWER = 0.5  # a
 
 
-def ria(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def ria(layer: Layer, options: Options) -> PrunedLayer:
     """Return the weights of a layer and the mask of those that stay."""
     sizes = layer.w0.abs().double()
     relative = _shares(sizes, 1) + _shares(sizes, 2)
     mask = layer.pick(relative * layer.squares ** (POWER / 2))
-    return layer.w0 * mask, mask
+    return PrunedLayer(layer.w0 * mask, mask)
 
 
 def _shares(sizes: Tensor, dim: int) -> Tensor:

@@ -13,21 +13,22 @@ from torch import Tensor
 
 from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
+from chita.solver.blocks.batched_algebra import definite_factor
 from chita.solver.constraints.n_of_m import Groups
+from chita.solver.constraints.pattern import first_cut
 from chita.solver.constraints.tiles import Tiles
-from chita.solver.layer_wise.each_layer import EachLayer
-from chita.solver.layer_wise.layer import Layer
+from chita.solver.layer_wise.each_layer import EachLayer, PrunedLayer
+from chita.solver.layer_wise.layer import RELATIVE_RIDGE, Layer
 from chita.solver.options import Options
 
 BLOCK = 128  # columns between two updates of all later columns
-RIDGE = 0.01  # of the mean of the diagonal of H
 
 
-def sparsegpt(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def sparsegpt(layer: Layer, options: Options) -> PrunedLayer:
     """Return the weights of a layer and the mask of those that stay."""
     w = layer.w0.clone()
     mask = torch.zeros_like(w, dtype=torch.bool)
-    upper = torch.linalg.cholesky(layer.inverse, upper=True).to(w.dtype)
+    upper = definite_factor(layer.inverse).mT.to(w.dtype)
     width = _selected_together(layer)
     block = max(1, BLOCK // width) * width
     for start in range(0, w.shape[-1], block):
@@ -41,7 +42,7 @@ def sparsegpt(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
             w[..., j:stop] -= error[..., None] * upper[:, None, j, j:stop]
             errors[..., j - start] = error
         w[..., stop:] -= errors @ upper[:, start:stop, stop:]
-    return w * mask, mask
+    return PrunedLayer(w * mask, mask)
 
 
 def _select(layer: Layer, w: Tensor, upper: Tensor, chosen: slice) -> Tensor:
@@ -66,28 +67,10 @@ def _selected_together(layer: Layer) -> int:
     if layer.whole:
         return BLOCK
     assert isinstance(layer.constraint, Groups | Tiles)
-    unit = _uncut(layer.constraint.ids.view(layer.w0.shape).flatten(0, 1))
+    unit = first_cut(layer.constraint.ids.view(layer.w0.shape).flatten(0, 1))
     if isinstance(layer.constraint, Groups):
         return unit
     return max(1, BLOCK // unit) * unit  # tiles compete with others of the same columns
 
 
-def _uncut(ids: Tensor) -> int:
-    """Return the least number of columns after which a cut separates no group.
-
-    Args:
-        ids: the group of each weight, (rows, i).
-    """
-    columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids).flatten()
-    groups = int(ids.max()) + 1
-    first, last = (
-        columns.new_full((groups,), fill).scatter_reduce_(0, ids.flatten(), columns, reduce)
-        for fill, reduce in ((ids.shape[1], "amin"), (0, "amax"))
-    )
-    across = columns.new_zeros(ids.shape[1] + 1)
-    ones = torch.ones_like(first)
-    across.index_add_(0, first + 1, ones).index_add_(0, last + 1, -ones)
-    return 1 + int((across.cumsum(0)[1:] == 0).nonzero()[0])
-
-
-SPARSEGPT = Method("sparsegpt", BlockInputs, EachLayer(sparsegpt), ridge=RIDGE)
+SPARSEGPT = Method("sparsegpt", BlockInputs, EachLayer(sparsegpt), ridge=RELATIVE_RIDGE)

@@ -3,19 +3,17 @@
 |X_j| is the norm of input j over the calibration samples. N:M compares within the groups of M.
 """
 
-from torch import Tensor
-
 from chita.curvature.layer_inputs import BlockInputs
 from chita.methods.registry import Method
-from chita.solver.layer_wise.each_layer import EachLayer
+from chita.solver.layer_wise.each_layer import EachLayer, PrunedLayer
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.options import Options
 
 
-def wanda(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def wanda(layer: Layer, options: Options) -> PrunedLayer:
     """Return the weights of a layer and the mask of those that stay."""
     mask = layer.pick_by_row(layer.w0 * layer.squares.sqrt().to(layer.w0.dtype))
-    return layer.w0 * mask, mask
+    return PrunedLayer(layer.w0 * mask, mask)
 
 
 WANDA = Method("wanda", BlockInputs, EachLayer(wanda), ridge=0.0)

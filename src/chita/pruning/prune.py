@@ -26,7 +26,7 @@ from chita.pruning.result import PruneResult
 from chita.pruning.run import Run
 from chita.pruning.setup import Setup
 from chita.report.progress import run_bar
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 from chita.solver.ranks import joined_ranks
 
 
@@ -99,7 +99,7 @@ def prune(
     folder = None if checkpoints is None else as_path(checkpoints, "checkpoints")
     model = model if inplace else copy.deepcopy(model)
     reused = freed_memory_reused(config.memory is None)
-    with joined_ranks() as ranks, convolution_trials(False), without_autocast(), reused:
+    with joined_ranks() as ranks, convolution_trials(False), own_precision(), reused:
         check_model(model)
         if config.loss is None and function is None and config.reads_samples:
             config = replace(config, loss=default_loss(model, batches))

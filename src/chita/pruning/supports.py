@@ -21,7 +21,7 @@ from chita.pruning.config import PruneConfig, kept_weights
 from chita.solver.constraints.constraint import ANY_SUPPORT, Constraint
 from chita.solver.constraints.layer_counts import share_out
 from chita.solver.constraints.n_of_m import Groups
-from chita.solver.constraints.pattern import Pattern, parse_pattern
+from chita.solver.constraints.pattern import Pattern, first_cut, parse_pattern
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class Patterned:
     @property
     def units(self) -> tuple[int, ...]:
         """The unit of each layer: a cut at a multiple of it separates no group."""
-        return tuple(_unit(self.pattern.cut(_input_matrix(axes))) for axes in self._axes)
+        return tuple(first_cut(group_ids(self.pattern, axes)[None]) for axes in self._axes)
 
     def counts(self, kept: Tensor) -> dict[int, int]:
         """Return how many groups keep 0, 1, ... of their weights, without numbers that do not
@@ -148,14 +148,6 @@ def _input_matrix(axes: Axes) -> Tensor:
     places = torch.arange(math.prod(axes)).view(axes)
     by_output = places.permute(0, 2, 4, 1, 3)  # (groups, outputs, kernel, inputs)
     return by_output.flatten(0, 1).flatten(1)
-
-
-def _unit(groups: Tensor) -> int:
-    """Return the first index after 0 where a cut separates no group; layouts repeat from there."""
-    across = torch.zeros(groups.numel() + 1, dtype=torch.int64)
-    ones = torch.ones(len(groups), dtype=torch.int64)
-    across.index_add_(0, groups.amin(1) + 1, ones).index_add_(0, groups.amax(1) + 1, -ones)
-    return 1 + int((across.cumsum(0)[1:] == 0).nonzero()[0])
 
 
 def within_limits(config: PruneConfig, weights: Weights) -> PruneConfig:

@@ -25,7 +25,7 @@ from chita.solver.iht_active_set import (
 from chita.solver.matrix.gradient_matrix import GradientMatrix
 from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.options import Options, Trace
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 from chita.solver.problem import Iterate, Problem
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ def _checked(algorithm: Algorithm, found: Any) -> tuple[Iterate, bool]:
 
 
 @torch.no_grad()
-@without_autocast()
+@own_precision()
 def solve(
     A: Any,
     w0: Any,

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chita.solver.blocks.batched_algebra import largest, lower_gram, times
+from chita.errors import ChitaError
+from chita.solver.blocks.batched_algebra import definite_factor, largest, lower_gram, times
 from chita.solver.constraints.constraint import top_k
+from tests.support.messages import naming
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -35,3 +38,15 @@ def test_the_largest_are_those_of_the_threshold_in_order(rows: list[list[int]]) 
 def test_what_is_not_a_number_is_chosen_last() -> None:
     x = torch.tensor([[torch.nan, 1.0, torch.inf, 0.5]])
     assert largest(x, 4).tolist() == [[2, 1, 3, 0]]
+
+
+def test_factors_of_definite_systems() -> None:
+    systems = torch.tensor([[[4.0, 2.0], [2.0, 5.0]], [[9.0, 0.0], [0.0, 1.0]]])
+    expected = torch.tensor([[[2.0, 0.0], [1.0, 2.0]], [[3.0, 0.0], [0.0, 1.0]]])
+    torch.testing.assert_close(definite_factor(systems), expected)
+
+
+@pytest.mark.parametrize("broken", [-1.0, 0.0, torch.nan])
+def test_a_system_without_factor_is_an_error_of_the_ridge(broken: float) -> None:
+    with pytest.raises(ChitaError, match=naming("ridge", "0.01")):
+        definite_factor(torch.eye(3).index_fill(0, torch.tensor([1]), broken)[None])

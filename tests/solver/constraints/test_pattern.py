@@ -3,7 +3,7 @@ import torch
 
 from chita.errors import ChitaError
 from chita.solver.constraints.n_of_m import Groups
-from chita.solver.constraints.pattern import NM, TileShape, parse_pattern, read_sparsity
+from chita.solver.constraints.pattern import NM, TileShape, first_cut, parse_pattern, read_sparsity
 from chita.solver.constraints.tiles import Tiles
 from tests.support.messages import naming
 
@@ -61,3 +61,17 @@ def test_constraints() -> None:
     assert isinstance(groups, Groups)
     assert (groups.least.tolist(), groups.most.tolist()) == ([3, 3], [4, 4])
     assert isinstance(TileShape(4, 1).constraint(ids), Tiles)
+
+
+@pytest.mark.parametrize(
+    ("ids", "columns"),
+    [
+        ([[0, 1, 2]], 1),
+        ([[0, 0, 1, 1]], 2),
+        ([[0, 1, 0, 2]], 3),
+        ([[0, 1, 1], [0, 2, 2]], 1),
+        ([[0, 0, 1], [2, 1, 1]], 3),  # the cut after each column separates group 0 or 1
+    ],
+)
+def test_the_first_cut_separates_no_group(ids: list[list[int]], columns: int) -> None:
+    assert first_cut(torch.tensor(ids)) == columns

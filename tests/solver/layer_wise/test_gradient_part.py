@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 import chita
+from chita import ChitaError
 from chita.solver.layer_wise.backsolve import backsolve, conjugate_gradients
 from chita.solver.layer_wise.exchange import exchange
-from chita.solver.layer_wise.gradient_part import GradientPart, Woodbury
+from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.row_systems import system_of
 from chita.solver.layer_wise.scaled_curvature import scaled_curvature
@@ -25,6 +26,7 @@ from tests.solver.layer_wise.layers import (
     patterned,
     random_layer,
 )
+from tests.support.messages import naming, says
 
 
 def dense(layer: Layer) -> tuple[Tensor, Tensor]:
@@ -66,7 +68,7 @@ def test_products(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = scale.expand(2, 3, 4).flatten()
     torch.testing.assert_close(part.gram(scale), a * weights @ a.mT)
     inverse = torch.linalg.inv(torch.diag(1 / weights) + a.mT @ a)
-    torch.testing.assert_close(Woodbury(part, scale)(d).flatten(), inverse @ d.flatten())
+    torch.testing.assert_close(CoupledInverse(part, scale)(d).flatten(), inverse @ d.flatten())
 
 
 @pytest.mark.parametrize("groups", [1, 2])
@@ -110,7 +112,7 @@ def test_an_input_is_dead_only_without_gradients() -> None:
 def test_backsolve_is_the_dense_solution(k: int, lam: float, groups: int) -> None:
     layer = coupled_layer(1, 12 // groups, 10, k=k, groups=groups, lam=lam)
     mask = layer.pick(normal(3, *layer.w0.shape))
-    w = backsolve(layer, mask)
+    w = backsolve(layer, mask).w
     torch.testing.assert_close(w, dense_minimiser(layer, mask), rtol=1e-7, atol=1e-8)
     assert not w[~mask].any()
 
@@ -123,15 +125,26 @@ def test_coupled_rows_that_do_not_converge_are_solved_to_the_end(
     layer = coupled_layer(5, 7, 30, k=100)
     mask = layer.pick(layer.w0)
     torch.testing.assert_close(
-        backsolve(layer, mask), dense_minimiser(layer, mask), rtol=1e-8, atol=1e-9
+        backsolve(layer, mask).w, dense_minimiser(layer, mask), rtol=1e-8, atol=1e-9
     )
+
+
+def test_coupled_rows_that_are_not_solved_are_reported(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ROUNDS", "STEPS", "LAST_STEPS"):
+        monkeypatch.setattr(f"chita.solver.layer_wise.backsolve.{name}", 1)
+    layer = coupled_layer(5, 7, 30, k=100)
+    found = backsolve(layer, layer.pick(layer.w0))
+    assert not found.converged
+    assert says(caplog.text, "converged", "ridge")
 
 
 def test_float32_weights_are_solved_in_float64() -> None:
     layer = coupled_layer(5, 40, 60, k=1200, dtype=torch.float32)
     mask = layer.pick(layer.w0)
     exact = dense_objective(layer, dense_minimiser(layer, mask))
-    assert dense_objective(layer, backsolve(layer, mask)) == pytest.approx(exact, rel=1e-6)
+    assert dense_objective(layer, backsolve(layer, mask).w) == pytest.approx(exact, rel=1e-6)
 
 
 def test_conjugate_gradients_need_no_step_for_each_gradient() -> None:
@@ -164,7 +177,7 @@ def test_exchanges_never_raise_the_objective() -> None:
     for seed in range(6):
         layer = coupled_layer(seed, 10, 16, k=80)
         mask = layer.pick(layer.w0 * layer.diagonal.sqrt())
-        w = backsolve(layer, mask)
+        w = backsolve(layer, mask).w
         moved, other = exchange(layer, w, mask)
         assert layer.objective(moved) <= layer.objective(w)
         assert int(other.sum()) == 80 and not moved[~other].any()
@@ -176,7 +189,7 @@ def test_tiny_layers_against_all_supports() -> None:
     ratios = []
     for seed in range(8):
         layer = coupled_layer(seed, 2, 4, k=4, lam=0.1)
-        w, mask = solve_by_admm(layer, Options())
+        w, mask, *_ = solve_by_admm(layer, Options())
         assert int(mask.sum()) == 4 and not w[~mask].any()
         best = torch.inf
         for kept in combinations(range(8), 4):
@@ -195,7 +208,7 @@ def test_patterns(pattern: str, dtype: torch.dtype) -> None:
     constraint = patterned(pattern, 12, 16)
     k = 48 if pattern == "1:4" else 96
     layer = coupled_layer(0, 12, 16, k=k, constraint=constraint, dtype=dtype)
-    w, mask = solve_by_admm(layer, Options())
+    w, mask, *_ = solve_by_admm(layer, Options())
     kept = mask.flatten().nonzero()[:, 0]
     assert torch.equal(constraint.largest(mask.flatten().double(), k), kept)
     exact = dense_objective(layer, dense_minimiser(layer, mask))
@@ -216,7 +229,7 @@ def test_gradients_alone_are_the_problem_of_chita_solve() -> None:
         found = chita.solve(a, w0, 24, lam=0.05 / n, alpha=0.3, method=method)
         mask = torch.zeros(48, dtype=torch.bool)
         mask[found.support] = True
-        w = backsolve(layer, mask.view_as(layer.w0))
+        w = backsolve(layer, mask.view_as(layer.w0)).w
         assert layer.objective(w) <= found.objective * (1 + 1e-9)
         if method == "bso":
             torch.testing.assert_close(w.flatten(), found.w, rtol=1e-7, atol=1e-9)
@@ -229,8 +242,15 @@ def test_below_the_solvers_of_the_whole_problem_with_gradients_alone() -> None:
         assert layer.gradients is not None
         part = replace(layer.gradients, offset=torch.zeros(20).double())
         layer = replace(layer, gradients=part)
-        w, _ = solve_by_admm(layer, Options())
+        w, *_ = solve_by_admm(layer, Options())
         _, a = dense(layer)
         for method in ("bso", "cd"):
             found = chita.solve(a, layer.w0.flatten(), 384, lam=0.01 / 20, method=method)
             assert layer.objective(w) < found.objective
+
+
+def test_gradients_far_above_the_curvature_of_the_inputs_need_a_ridge() -> None:
+    part = coupled_layer(1, 1, 2, k=1, samples=5).gradients  # five gradients of rank 2
+    assert part is not None
+    with pytest.raises(ChitaError, match=naming("ridge", "0.01")):
+        CoupledInverse(part.scaled(1e9), torch.full((1, 1, 2), 1e9).double())

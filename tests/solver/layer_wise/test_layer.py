@@ -85,3 +85,12 @@ def test_layers_of_a_problem_keep_the_same_share() -> None:
     assert (first.k, second.k) == (12, 20)
     assert first.w0.shape == (1, 4, 6) and second.w0.shape == (2, 5, 4)
     torch.testing.assert_close(torch.cat([first.w0.flatten(), second.w0.flatten()]), w0)
+
+
+def test_a_single_layer_keeps_all_weights_of_its_problem() -> None:
+    w0 = normal(7, 24)
+    problem = Problem.build(
+        no_rows(w0), w0, lam=0.01, alpha=0.0, moments=(correlated_moment(0, 6),)
+    )
+    (layer,) = layers_of(problem, 11, Layout((24,)))
+    assert layer.k == 11 and layer.pick(layer.w0).sum() == 11

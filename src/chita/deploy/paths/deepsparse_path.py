@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path as FilePath
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from chita.deploy.paths.exported import Exported, Path, require_package
+from chita.deploy.example_input import arrays_of
+from chita.deploy.paths.exported import Exported, Run, require_package
 from chita.errors import ChitaError, describe_error
-from chita.model.samples.batch import tensors_of
 
 INSTALL = (
     "with Python 3.10 or 3.11, pip install deepsparse==1.8.0 'numpy<2', then "
@@ -22,7 +22,7 @@ INSTALL = (
 )
 
 
-def deepsparse_path(exported: Exported) -> Path:
+def deepsparse_path(exported: Exported) -> Run:
     """Return a path that runs the exported model in DeepSparse, for the batch of the example."""
     require_package("deepsparse", INSTALL)
     os.environ.setdefault("NM_DISABLE_ANALYTICS", "1")  # its import reports to a server otherwise
@@ -31,9 +31,9 @@ def deepsparse_path(exported: Exported) -> Path:
     except Exception as error:  # versions of its requirements that do not fit raise any type
         raise ChitaError(f"{describe_error(error)}; {INSTALL}") from error
 
-    arrays = [tensor.detach().contiguous().numpy() for tensor in tensors_of(exported.example)]
+    arrays = arrays_of(exported.example)
     with tempfile.TemporaryDirectory() as scratch:  # the engine has read the file when it is built
-        file = FilePath(scratch) / "model.onnx"
+        file = Path(scratch) / "model.onnx"
         file.write_bytes(exported.old_content)
         try:
             engine = Engine(str(file), len(arrays[0]), num_cores=torch.get_num_threads())

@@ -13,7 +13,7 @@ from chita.deploy.onnx_file import onnx_bytes
 from chita.errors import ChitaError
 from chita.model.forward import Example
 
-Path = Callable[[], Any]  # runs the model on the example
+Run = Callable[[], Any]  # runs the model on the example
 
 OLD_OPSET = 18  # operators that runtimes of 2024, such as DeepSparse, read
 

@@ -7,12 +7,12 @@ import io
 import torch
 from torch import Tensor
 
-from chita.deploy.paths.exported import Exported, Path, require_package
+from chita.deploy.example_input import arrays_of
+from chita.deploy.paths.exported import Exported, Run, require_package
 from chita.errors import ChitaError, describe_error
-from chita.model.samples.batch import tensors_of
 
 
-def openvino_path(exported: Exported) -> Path:
+def openvino_path(exported: Exported) -> Run:
     """Return a path that runs the exported model in OpenVINO.
 
     By default OpenVINO computes in bfloat16 where the CPU can, which changes the outputs. Here
@@ -32,7 +32,7 @@ def openvino_path(exported: Exported) -> Path:
         request = core.compile_model(read, "CPU", settings).create_infer_request()
     except RuntimeError as error:
         raise ChitaError(f"OpenVINO cannot open the model: {describe_error(error)}") from error
-    arrays = [tensor.detach().numpy() for tensor in tensors_of(exported.example)]
+    arrays = arrays_of(exported.example)
 
     def run() -> list[Tensor]:
         return [torch.from_numpy(array.copy()) for array in request.infer(arrays).values()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chita.deploy.paths.deepsparse_path import deepsparse_path
-from chita.deploy.paths.exported import Exported, Path
+from chita.deploy.paths.exported import Exported, Run
 from chita.deploy.paths.onnxruntime_path import onnxruntime_path
 from chita.deploy.paths.openvino_path import openvino_path
 
-Runtime = Callable[[Exported], Path]  # raises a ChitaError with the reason if it cannot be used
+Runtime = Callable[[Exported], Run]  # raises a ChitaError with the reason if it cannot be used
 
 DEEPSPARSE = "deepsparse"
 

@@ -30,7 +30,7 @@ from chita.pruning.rank_agreement import (
 from chita.pruning.recovery.result import RecoverResult
 from chita.pruning.recovery.single_recovery import RecoverOptions, SingleRecovery
 from chita.report.progress import run_bar
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 from chita.solver.ranks import Ranks, joined_ranks
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ def recover(
     with (
         joined_ranks() as ranks,
         convolution_trials(False),
-        without_autocast(),
+        own_precision(),
         freed_memory_reused(),
         merged_ties(model),
     ):

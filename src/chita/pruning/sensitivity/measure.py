@@ -25,12 +25,12 @@ from chita.pruning.config import kept_weights
 from chita.pruning.options.method import count
 from chita.pruning.sensitivity.result import LayerCurve, LayerScore, SensitivityResult
 from chita.solver.constraints.constraint import hard_threshold
-from chita.solver.precision import without_autocast
+from chita.solver.precision import own_precision
 
 LADDER = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
 
 
-@without_autocast()  # also of the dense outputs, which "distill" compares with
+@own_precision()  # also of the dense outputs, which "distill" compares with
 def sensitivity(
     model: nn.Module,
     batches: Any,

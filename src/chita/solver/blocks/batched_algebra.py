@@ -1,10 +1,11 @@
-"""Products and order statistics of a batch of matrices, in one call for the whole batch."""
+"""Products, factors and order statistics of a batch of matrices, in one call for all of them."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from chita.errors import ChitaError
 from chita.solver.matrix.gradient_matrix import add_lower_gram
 
 
@@ -21,6 +22,22 @@ def lower_gram(x: Tensor) -> Tensor:
     product = x.new_zeros(len(x), x.shape[2], x.shape[2])
     add_lower_gram(product, x)
     return product
+
+
+def definite_factor(systems: Tensor) -> Tensor:
+    """Return the lower Cholesky factors of the systems of a layer, (m, m) or (b, m, m).
+
+    Raises:
+        ChitaError: a system is not positive definite, which a ridge prevents.
+    """
+    factor: Tensor
+    factor, failed = torch.linalg.cholesky_ex(systems)
+    if bool((failed != 0).any()):
+        raise ChitaError(
+            "ridge must be greater than 0, such as 0.01, for a layer whose inputs are linearly "
+            "dependent"
+        )
+    return factor
 
 
 def largest(x: Tensor, count: int) -> Tensor:

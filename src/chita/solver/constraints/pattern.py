@@ -121,6 +121,24 @@ def parse_pattern(given: str) -> Pattern:
     )
 
 
+def first_cut(ids: Tensor) -> int:
+    """Return the least number of columns after which a cut separates no group.
+
+    Args:
+        ids: the group of each weight of a matrix, (rows, columns).
+    """
+    columns = torch.arange(ids.shape[1], device=ids.device).expand_as(ids).flatten()
+    groups = int(ids.max()) + 1
+    first, last = (
+        columns.new_full((groups,), fill).scatter_reduce_(0, ids.flatten(), columns, reduce)
+        for fill, reduce in ((ids.shape[1], "amin"), (0, "amax"))
+    )
+    across = columns.new_zeros(ids.shape[1] + 1)
+    ones = torch.ones_like(first)
+    across.index_add_(0, first + 1, ones).index_add_(0, last + 1, -ones)
+    return 1 + int((across.cumsum(0)[1:] == 0).nonzero()[0])
+
+
 def read_sparsity(sparsity: float | str, pattern: str | None) -> tuple[float, str | None]:
     """Return sparsity and pattern; a sparsity of "2:4" means 0.5 with this pattern."""
     if not isinstance(sparsity, str) or ":" not in sparsity:

@@ -1,17 +1,17 @@
 """A support for a layer by ADMM with a growing penalty.
 
-The dense copy X stays close to W0 in the outputs, the sparse copy Z in the constraint, and the
-scaled multiplier U pulls them together with a strength rho:
+The dense copy X minimises the change of the outputs, and the sparse copy Z meets the constraint. A
+penalty of weight rho, with the scaled multiplier U, makes the two equal:
 
     X = argmin Q(X) + rho/2 |X - Z + U|^2 = W0 + (rho (Z - U - W0) - grad Q(W0)) (H + rho I)^-1
     Z = P_k(X + U)
     U = X + U - Z
 
-In units in which H has the diagonal 1, a small rho lets X remain accurate while Z explores
-supports, and a large one forces Z to settle, which happens near rho = 1. The slower rho grows, the
-better the support. Therefore the iterations are made cheap: rho is constant for a few of them, and
-each takes one product with the inverse. The multiplier rho U is kept when rho changes. Exchanges of
-single weights afterwards find almost nothing, unless gradients couple the rows.
+In units in which H has the diagonal 1, X remains accurate and the support of Z changes often while
+rho is small. As rho grows the changes become rarer, and they end near rho = 1. The slower it grows,
+the better the support. Therefore rho is constant for a few iterations, each of which takes one
+product with the inverse. The multiplier rho U is kept when rho changes. Exchanges of single weights
+afterwards find almost nothing, unless gradients couple the rows.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from chita.solver.layer_wise.scaled_curvature import scaled_curvature
 
 FIRST = 0.1  # the first rho
 EVERY = 5  # iterations with the same rho
-GROWTH = 1.12  # of rho after them: about 2 % in each iteration
-MOST = 60  # values of rho
-SETTLED = 5e-3  # the share of the support that may still change within one value at the end
+GROWTH = 1.12  # factor of rho after them: about 2 % in each iteration
+MOST = 60  # the most values of rho
+SETTLED = 5e-3  # ADMM ends if at most this share of the support changes within one value
 
 
 def admm(layer: Layer) -> tuple[Tensor, Tensor]:

@@ -15,23 +15,22 @@ from torch import Tensor
 from chita.solver.layer_wise.backsolve import minimise
 from chita.solver.layer_wise.layer import Layer
 
-ROUNDS = 2
-STEPS = 10  # of conjugate gradients after the exchanges of a round
-SHARE = 0.5  # of the exchanges that promise a gain, in the first round
+ROUNDS = 2  # the most rounds of exchanges
+STEPS = 10  # steps of conjugate gradients after the exchanges of a round
+SHARE = 0.5  # share of the exchanges that promise a gain, in the first round
 
 
-def exchange(layer: Layer, w: Tensor, mask: Tensor, rounds: int = ROUNDS) -> tuple[Tensor, Tensor]:
+def exchange(layer: Layer, w: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Return a point and its support after some rounds of exchanges; Q never rises.
 
     Args:
         layer: the layer.
         w: the minimiser on the support, (groups, rows, i), or a point near it.
         mask: the support.
-        rounds: the most rounds.
     """
     curvature = _curvature(layer)
     objective, share = layer.objective(w), SHARE
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         scores = torch.where(mask, w * curvature, layer.gradient(w) / curvature).abs()
         wanted = layer.pick(scores)
         if torch.equal(wanted, mask):

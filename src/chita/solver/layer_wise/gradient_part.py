@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from chita.solver.blocks.batched_algebra import definite_factor
+
 PIECE = 1 << 18  # entries of A that are converted at a time: they stay in the cache
 PIECE_OF_GPU = 1 << 26
 
@@ -78,20 +80,23 @@ class GradientPart:
             yield places, columns[places]
 
 
-class Woodbury:
+class CoupledInverse:
     """(diag(b) + A^T A)^-1 = diag(1/b) - diag(1/b) A^T (I + A diag(1/b) A^T)^-1 A diag(1/b).
 
     Args:
         part: A.
         inverse: 1/b, which expands to the shape of the weights, (groups, rows, i); zero where a
             weight does not take part.
+
+    Raises:
+        ChitaError: b is so small next to A that rounding makes the system singular.
     """
 
     def __init__(self, part: GradientPart, inverse: Tensor) -> None:
         self._part, self._inverse = part, inverse
         system = part.gram(inverse)
         system.diagonal().add_(1.0)
-        self._factor = torch.linalg.cholesky(system)
+        self._factor = definite_factor(system)
 
     def __call__(self, right: Tensor) -> Tensor:
         """Return the product with a right-hand side, (groups, rows, i)."""

@@ -24,13 +24,15 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from chita.errors import ChitaError
 from chita.solver.algorithm import Layout
+from chita.solver.blocks.batched_algebra import definite_factor
 from chita.solver.constraints.constraint import AnySupport, Constraint
 from chita.solver.constraints.layer_counts import top_k_by_layer, top_k_mask
 from chita.solver.constraints.n_of_m import Groups
 from chita.solver.layer_wise.gradient_part import GradientPart
 from chita.solver.problem import Problem
+
+RELATIVE_RIDGE = 0.01  # the default lambda of the layer-wise methods, as in SparseGPT and ALPS
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ class Layer:
         Args:
             w0: the weights of the layer, (size,).
             moment: the mean of x x^T, (groups, i, i).
-            lam: the ridge relative to the mean of the diagonal of `moment`.
+            lam: the ridge relative to m, the mean of the diagonal of `moment`, or of its sum with
+                A^T A.
             k: the number of weights to keep.
             constraint: the allowed supports of these weights.
             gradients: A and c; None without gradients.
@@ -104,14 +107,7 @@ class Layer:
         Raises:
             ChitaError: H is singular, which a ridge prevents.
         """
-        factor: Tensor
-        factor, failed = torch.linalg.cholesky_ex(self.hessian)
-        if bool((failed != 0).any()):
-            raise ChitaError(
-                "ridge must be greater than 0, such as 0.01, for a layer whose inputs are linearly "
-                "dependent"
-            )
-        return factor
+        return definite_factor(self.hessian)
 
     def check_definite(self) -> None:
         """Raise a ChitaError if H is singular."""
@@ -179,11 +175,10 @@ def layers_of(problem: Problem, k: int, layout: Layout) -> Iterator[Layer]:
         k: the number of weights that all layers keep together.
         layout: the sizes of the layers.
     """
-    kept = top_k_by_layer(problem.w0, k, layout.layers, problem.constraint)
+    counts = _kept_of_each(problem, k, layout)
     start = 0
-    for size, moment in zip(layout.layers, problem.moments, strict=True):
-        index = torch.arange(start, start + size, device=kept.device)
-        count = int(((kept >= start) & (kept < start + size)).sum())
+    for size, moment, count in zip(layout.layers, problem.moments, counts, strict=True):
+        index = torch.arange(start, start + size, device=problem.w0.device)
         yield Layer.build(
             problem.w0[start : start + size],
             moment,
@@ -193,6 +188,15 @@ def layers_of(problem: Problem, k: int, layout: Layout) -> Iterator[Layer]:
             gradients=_gradients(problem, start, len(moment), moment.shape[-1], size),
         )
         start += size
+
+
+def _kept_of_each(problem: Problem, k: int, layout: Layout) -> list[int]:
+    """Return how many of k weights each layer keeps."""
+    if len(layout.layers) == 1:
+        return [k]
+    kept = top_k_by_layer(problem.w0, k, layout.layers, problem.constraint)
+    mask = torch.zeros_like(problem.w0, dtype=torch.bool).index_fill_(0, kept, True)
+    return [int(part.count_nonzero()) for part in torch.split(mask, list(layout.layers))]
 
 
 def _gradients(

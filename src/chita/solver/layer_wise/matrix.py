@@ -32,11 +32,14 @@ class LayerMatrix(GradientMatrix):
         self._root = layer.factor.mT.to(layer.w0.dtype) / self.scale  # R D^-1, (groups, i, i)
 
     def read(self, start: int, stop: int) -> Tensor:
-        unit = torch.eye(self.p, dtype=self.dtype, device=self.device)[start:stop]
-        return torch.stack([self._all_columns(row) for row in unit])
+        rows = torch.zeros(stop - start, self.p, dtype=self.dtype, device=self.device)
+        rows.diagonal(start).fill_(1.0)
+        for row in rows:
+            row.copy_(self._all_columns(row))
+        return rows
 
     def columns(self, index: Tensor) -> GradientMatrix:
-        return HeldMatrix(torch.cat(list(self.chunks(index))))
+        return HeldMatrix(torch.cat([self.read(0, 0), *self.chunks(index)]))
 
     def adjoint(self, r: Tensor) -> Tensor:
         return (r.view(self._shape) @ self._root).flatten()

@@ -1,9 +1,9 @@
 """The k largest entries of matrices that change a little from one to the next.
 
-The k-th largest magnitude of a whole layer takes longer to find than a product with H. Between two
-iterations it moves little, so that it is searched for among the entries near its last value. About
-k entries suffice between two exact supports: a step of Newton's method on the number of entries
-above a threshold takes a tenth of the time.
+Finding the k-th largest magnitude of a whole layer takes longer than a product with H. It changes
+little between two iterations of ADMM, and is therefore searched among the entries near its last
+value. Between two exact supports, about k entries suffice: one step of Newton's method on the
+number of entries above a threshold takes a tenth of the time.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from chita.solver.layer_wise.gradient_part import GradientPart, Woodbury
+from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 
 
@@ -70,14 +70,14 @@ class CoupledRows:
     def __init__(self, hessian: Tensor, mask: Tensor, gradients: GradientPart) -> None:
         self._hessian, self._mask, self._gradients = hessian, mask, gradients
         inverse = 1 / hessian.diagonal(dim1=1, dim2=2)[:, None]
-        self._woodbury = Woodbury(gradients, (mask * inverse).to(gradients.columns.dtype))
+        self._coupled = CoupledInverse(gradients, (mask * inverse).to(gradients.columns.dtype))
 
     def product(self, y: Tensor) -> Tensor:
         coupled = self._gradients.adjoint(self._gradients.forward(y))
         return (y @ self._hessian).add_(coupled).mul_(self._mask)
 
     def conditioned(self, residual: Tensor) -> Tensor:
-        return self._woodbury(residual)
+        return self._coupled(residual)
 
     def total(self, x: Tensor) -> Tensor:
         return x.sum().view(1, 1, 1)

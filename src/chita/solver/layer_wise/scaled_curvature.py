@@ -1,7 +1,7 @@
 """The curvature of a layer in units in which H has the diagonal 1, as ADMM uses it.
 
-Gradients do not count for the units. They are few: the weights that stay compensate for a removed
-one in the directions of the gradients, so that what it costs is given by H.
+The units do not depend on the gradients. Because gradients are few, the remaining weights can
+compensate for a removed one in their directions, and H alone determines the cost of its removal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from chita.solver.layer_wise.gradient_part import GradientPart, Woodbury
+from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 
 Inverse = Callable[[Tensor], Tensor]
@@ -65,8 +65,8 @@ class CoupledCurvature(ScaledCurvature):
     def inverse(self, rho: float) -> Inverse:
         """Return the product with (I (x) H + A^T A + rho I)^-1."""
         values, vectors, rotated = self._rotated
-        woodbury = Woodbury(rotated, 1 / (values + rho))
-        return lambda right: woodbury(right @ vectors) @ vectors.mT
+        coupled = CoupledInverse(rotated, 1 / (values + rho))
+        return lambda right: coupled(right @ vectors) @ vectors.mT
 
     @cached_property
     def _rotated(self) -> tuple[Tensor, Tensor, GradientPart]:

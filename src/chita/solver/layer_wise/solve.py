@@ -8,16 +8,17 @@ from chita.solver.iht_active_set import iht_cycles
 from chita.solver.layer_wise.admm import admm
 from chita.solver.layer_wise.backsolve import backsolve, minimise
 from chita.solver.layer_wise.coordinate_descent import sweep
+from chita.solver.layer_wise.each_layer import PrunedLayer
 from chita.solver.layer_wise.exchange import exchange
 from chita.solver.layer_wise.layer import Layer
 from chita.solver.layer_wise.matrix import LayerMatrix
 from chita.solver.options import Options, Trace
 from chita.solver.problem import Iterate, Problem
 
-STEPS = 15  # of conjugate gradients before the exchanges, which need no exact minimiser
+STEPS = 15  # steps of conjugate gradients before the exchanges, which need no exact minimiser
 
 
-def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def solve_by_admm(layer: Layer, options: Options) -> PrunedLayer:
     """Find a support by ADMM, and solve on it exactly.
 
     If gradients couple the rows, exchanges of single weights improve the support.
@@ -27,15 +28,15 @@ def solve_by_admm(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
         options: not used.
 
     Returns:
-        The weights, (groups, rows, i) in float64, and the mask of the support.
+        The weights in float64, and the support.
     """
     w, mask = admm(layer)
     if layer.gradients is not None:  # otherwise they find almost nothing
         w, mask = exchange(layer, minimise(layer, mask, w, STEPS), mask)
-    return backsolve(layer, mask, w), mask
+    return _exact(layer, mask, w)
 
 
-def solve_by_iht(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
+def solve_by_iht(layer: Layer, options: Options) -> PrunedLayer:
     """Run algorithm 3, IHT with the paper's step size and coordinate descent; then solve exactly.
 
     The start is P_k(w0) in the metric of the inputs: the weights with the largest |w_j| |x_j|.
@@ -45,7 +46,7 @@ def solve_by_iht(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
         options: the options of the paper's algorithms.
 
     Returns:
-        The weights, (groups, rows, i) in float64, and the mask of the support.
+        The weights in float64, and the support.
     """
     matrix = LayerMatrix(layer)
 
@@ -60,4 +61,10 @@ def solve_by_iht(layer: Layer, options: Options) -> tuple[Tensor, Tensor]:
     problem = matrix.problem(layer)
     x, _ = iht_cycles(problem, problem.start(layer.k), options, descend, Trace(options.iterations))
     mask = matrix.mask(x.support)
-    return backsolve(layer, mask, matrix.weights(x.w)), mask
+    return _exact(layer, mask, matrix.weights(x.w))
+
+
+def _exact(layer: Layer, mask: Tensor, start: Tensor) -> PrunedLayer:
+    """Return the exact minimiser on a support."""
+    found = backsolve(layer, mask, start)
+    return PrunedLayer(found.w, mask, found.jitter, found.converged)
