@@ -113,9 +113,7 @@ def stories(texts: Path | None, place: torch.device, out: Path) -> LanguageModel
 
 def small(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
     """Return a small random Llama with random words, made on the spot."""
-    folder = out / "networks" / SMALL
-    if not folder.is_dir():
-        write_small_llama(folder)
+    folder = write_small_llama(out / "networks" / SMALL)
 
     def read(model: LanguageModel) -> Corpus:
         encode = load_tokenizer(folder)
