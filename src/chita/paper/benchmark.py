@@ -11,6 +11,7 @@ import torch
 
 from chita.errors import ChitaError
 from chita.paper.cells import Cell, Cells, Record
+from chita.paper.checkpoints import require_same_checkpoints
 from chita.paper.networks import Subject
 from chita.paper.write import Report, write_report
 from chita.report.published import EMBEDDED
@@ -62,6 +63,7 @@ def run_benchmark(name: str, benchmark: Benchmark, bench: Bench, out: Path) -> N
 
     An interrupted run writes a report on the cells computed so far.
     """
+    require_same_checkpoints(bench.subjects, out)
     kept, cells = Cells(out), benchmark.cells(bench)
     try:
         kept.compute(cells, name)
