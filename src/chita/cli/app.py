@@ -93,7 +93,7 @@ def main() -> None:
         finally:  # a full disk is noticed here, rather than when Python ends
             sys.stdout.flush()
     except Exception as error:
-        line = describe_error(error)
+        line = line_for_user(error)
         if line is None:
             raise
         logger.info("the command failed", exc_info=error)
@@ -107,7 +107,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def describe_error(error: Exception) -> str | None:
+def line_for_user(error: Exception) -> str | None:
     """Return the line that a user sees in place of a traceback; None for a fault of chita."""
     if isinstance(error, ChitaError):
         return str(error)
