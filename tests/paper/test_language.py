@@ -11,7 +11,7 @@ import torch
 
 from chita.errors import ChitaError
 from chita.paper import small_language
-from chita.paper import text_bench as module
+from chita.paper import timed_prune as module
 from chita.paper.benchmark import Bench, run_benchmark
 from chita.paper.language import CONTENDERS, SPARSITIES, LanguageBench
 from chita.paper.language_layout import language_rows, language_text
