@@ -13,6 +13,7 @@ from chita.errors import ChitaError
 from chita.paper.cells import Cell, Cells, Record
 from chita.paper.checkpoints import require_same_checkpoints
 from chita.paper.networks import Subject
+from chita.paper.selection import select_cells
 from chita.paper.write import Report, write_report
 from chita.report.published import EMBEDDED
 
@@ -58,15 +59,25 @@ class Benchmark(Protocol):
         ...  # pragma: no cover
 
 
-def run_benchmark(name: str, benchmark: Benchmark, bench: Bench, out: Path) -> None:
+def run_benchmark(
+    name: str, benchmark: Benchmark, bench: Bench, out: Path, only: Sequence[str] = ()
+) -> None:
     """Compute the missing cells and write the report.
 
-    An interrupted run writes a report on the cells computed so far.
+    The report is on all cells computed so far, also after an interruption.
+
+    Args:
+        name: the name of the benchmark.
+        benchmark: the cells and the report.
+        bench: the networks and the number of seeds.
+        out: the output folder.
+        only: values of the cells to compute (see `select_cells`); by default all cells.
     """
     require_same_checkpoints(bench.subjects, out)
     kept, cells = Cells(out), benchmark.cells(bench)
+    selected = select_cells(cells, only)
     try:
-        kept.compute(cells, name)
+        kept.compute(selected, name)
     finally:
         if records := kept.records(cells):
             write_report(out, name, benchmark.report(records))
