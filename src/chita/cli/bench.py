@@ -188,5 +188,6 @@ def bench_command(
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     with writing_to(out):
         run_benchmark(name, benchmark, bench, out, only or ())
-    written = ", ".join(str(out / f"{name}.{kind}") for kind in KINDS)
-    show(written)
+    files = [out / f"{name}.{kind}" for kind in KINDS]
+    if files[0].exists():
+        show(", ".join(map(str, files)))

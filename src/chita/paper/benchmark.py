@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from chita.paper.networks import Subject
 from chita.paper.selection import select_cells
 from chita.paper.write import Report, write_report
 from chita.report.published import EMBEDDED
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,4 +83,11 @@ def run_benchmark(
         kept.compute(selected, name)
     finally:
         if records := kept.records(cells):
-            write_report(out, name, benchmark.report(records))
+            _write(out, name, benchmark.report(records))
+
+
+def _write(out: Path, name: str, report: Report) -> None:
+    if report.rows:
+        write_report(out, name, report)
+    else:
+        logger.warning("%s: a table needs more cells than those in %s", name, out)

@@ -29,8 +29,7 @@ def draw_panels(figure: Figure, panels: Mapping[str, Sequence[Row]], *, y: str) 
     for place, (title, found) in enumerate(panels.items(), start=1):
         axes = figure.add_subplot(1, len(panels), place)
         named = [{**row, "sparsity": str(row["sparsity"])} for row in found]
-        if named:
-            draw_lines(axes, named, line="method", x="sparsity", y=y, names=names)
+        draw_lines(axes, named, line="method", x="sparsity", y=y, names=names)
         axes.set(title=title)
         drawn.append(axes)
     return drawn
@@ -68,4 +67,5 @@ def draw_lines(
         )
     axes.set(xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    if rows:
+        axes.legend(fontsize="small")
