@@ -25,6 +25,7 @@ from chita.cli.shared_options import (
     out_folder,
 )
 from chita.cli.threads import Threads
+from chita.data import Splits
 from chita.errors import ChitaError
 from chita.files.atomic import write_csv
 from chita.files.run_folder import HISTORY_FILES, RESULT_FILES, replacing, write_run
@@ -125,9 +126,12 @@ def gradual_command(
             fresh=fresh,
         )
         config["data"] = trained.data_name
+        splits = trained.splits  # missing test data are an error, whose message names --test
         first = ranks.rank == 0  # the rank that measures and writes
         dense_accuracy = accuracy(trained.model, trained.test) if first and not fresh else None
-        history = _train(trained, recipe, config, out=out, resume=resume, show_progress=first)
+        history = _train(
+            trained, splits, recipe, config, out=out, resume=resume, show_progress=first
+        )
         if not first:
             return
         record = _record(config, dense_accuracy, history)
@@ -160,6 +164,7 @@ def _needs_no_weights(method: str, checkpoint: Path | None, recipe: GradualRecip
 
 def _train(
     trained: Trained,
+    splits: Splits,
     recipe: GradualRecipe,
     config: Mapping[str, Any],
     *,
@@ -170,7 +175,7 @@ def _train(
     with step_bar("training") as progress:
         return train_sparse(
             trained.model,
-            trained.splits,
+            splits,
             recipe,
             method=config["method"],
             sparsity=config["sparsity"],
