@@ -86,7 +86,7 @@ def setup(
 
 
 def main() -> None:
-    """Run the command line; errors that are not faults of chita are shown without a traceback."""
+    """Run the command line; errors that are not bugs in chita are shown without a traceback."""
     try:
         try:
             app()
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def line_for_user(error: Exception) -> str | None:
-    """Return the line that a user sees in place of a traceback; None for a fault of chita."""
+    """Return the line that a user sees in place of a traceback; None for a bug in chita."""
     if isinstance(error, ChitaError):
         return str(error)
     if (shortage := describe_shortage(error)) is not None:

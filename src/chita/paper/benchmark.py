@@ -29,7 +29,7 @@ class Bench:
         subjects: the networks by name: those of the paper, or only the embedded MLPNet.
         seeds: the number of seeds that each figure is averaged over.
         device: the device that networks run on.
-        folder: the output folder, for networks that are made on the spot.
+        folder: the output folder, for networks that the benchmark makes itself.
         texts: the folder of WikiText-2, if it is given.
     """
 
@@ -51,7 +51,7 @@ class Bench:
 
 
 class Benchmark(Protocol):
-    """A table or figure of the paper, or a table of our own."""
+    """A table or figure of the paper, or a table that chita adds."""
 
     def cells(self, bench: Bench) -> list[Cell]:
         """Return all cells, in the order of computation."""

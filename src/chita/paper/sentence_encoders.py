@@ -156,7 +156,7 @@ def minilm(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject
 
 
 def small(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject:
-    """Return a small random BERT with random words, made on the spot."""
+    """Write a small random BERT, and return it with random words as sentences."""
     folder = write_small_bert(out / "networks" / SMALL)
 
     def read() -> SentenceTexts:

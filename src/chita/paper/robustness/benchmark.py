@@ -81,7 +81,7 @@ class Robustness:
     def report(self, records: Sequence[Record]) -> Report:
         rows = robustness_rows(records)
         return Report(
-            title="One method for many kinds of networks: held-out loss after one-shot pruning",
+            title="Different kinds of networks: held-out loss after one-shot pruning",
             rows=rows,
             text=robustness_text(rows),
             draw=lambda figure: draw_robustness(figure, rows),
