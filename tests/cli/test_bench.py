@@ -34,6 +34,16 @@ def test_the_command_writes_four_files_and_resumes(
     assert {row["seed"] for row in read_csv(out / "stepsize.csv")} == {"0", "1"}
 
 
+def test_a_part_of_a_benchmark_is_run(tmp_path: Path) -> None:
+    quick = ("stepsize", "--out", str(tmp_path), "--quick", "--seeds", "3")
+    with pytest.raises(ChitaError, match=naming("--only", "resnet20", "seed 0, 1, 2")):
+        bench(*quick, "--only", "resnet20")
+    assert not (tmp_path / "cells.jsonl").exists()
+    for seed in "20":
+        bench(*quick, "--only", seed)
+    assert {row["seed"] for row in read_csv(tmp_path / "stepsize.csv")} == {"0", "2"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -79,7 +89,7 @@ def test_every_benchmark_of_the_paper_is_there() -> None:
 def test_the_default_number_of_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seeds: dict[str, int] = {}
     monkeypatch.setattr(
-        command, "run_benchmark", lambda name, _, bench, __: seeds.update({name: bench.seeds})
+        command, "run_benchmark", lambda name, _, bench, *__: seeds.update({name: bench.seeds})
     )
     for name in command.BENCHMARKS:
         bench(name, "--out", str(tmp_path))

@@ -90,6 +90,48 @@ def test_without_torchrun_there_is_rank_0(monkeypatch: pytest.MonkeyPatch) -> No
         assert first_rank_first(ranks, lambda: "fetched") == "fetched"
 
 
+@pytest.fixture
+def used_gpus(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
+    """The devices that are made current or allocated on, with two GPUs that do not exist."""
+    used: list[torch.device] = []
+
+    def empty(size: int, *, device: torch.device) -> torch.Tensor:
+        used.append(device)
+        return torch.zeros(size)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", used.append)
+    monkeypatch.setattr(torch, "empty", empty)
+    return used
+
+
+@pytest.mark.parametrize(("local_rank", "gpu"), [("1", "cuda:1"), ("2", "cuda:0")])
+@pytest.mark.parametrize("device", [None, "cuda"])
+def test_a_rank_uses_only_its_own_gpu(
+    device: str | None,
+    local_rank: str,
+    gpu: str,
+    used_gpus: list[torch.device],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = {"WORLD_SIZE": "4", "RANK": "1", "LOCAL_WORLD_SIZE": "4", "LOCAL_RANK": local_rank}
+    for name, value in size.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    with pytest.raises(ChitaError, match="MASTER_ADDR"), launched(device):
+        pass
+    assert used_gpus == [torch.device(gpu)] * 2
+
+
+def test_a_gpu_with_a_number_becomes_the_current_one(used_gpus: list[torch.device]) -> None:
+    assert launch.pick_device("cuda:1") == torch.device("cuda", 1)
+    assert used_gpus == [torch.device("cuda", 1)] * 2
+    used_gpus.clear()
+    launch.pick_device(None)
+    assert used_gpus == [torch.device("cuda")]
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_rank_0_alone_locks_the_folder(
     rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,20 @@ def test_init_writes_all_options_and_never_over_a_file() -> None:
             invoke("init", wrong)
 
 
+def test_a_failed_init_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(file: Path, content: bytes) -> int:
+        with file.open("wb") as target:
+            target.write(content[:10])
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(ChitaError, match=naming("prune.yaml", "No space left on device")):
+            invoke("init")
+    assert not list(Path().iterdir())
+    invoke("init")
+
+
 def test_the_defaults_of_the_file_are_those_of_the_command() -> None:
     """Every line that is a comment may become a setting without any effect."""
     invoke("init")

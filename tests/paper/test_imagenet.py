@@ -13,10 +13,11 @@ from torch import nn
 
 from chita import ChitaError, zoo
 from chita.model.losses import mean_loss
-from chita.paper import imagenet as module
+from chita.paper import timed_prune as module
 from chita.paper.benchmark import Bench, run_benchmark
-from chita.paper.imagenet import METHODS, QUICK, SAMPLES, ImageNetBench, repaired_batch_norm
-from chita.paper.imagenet_layout import DENSE, error_of_test, imagenet_rows, imagenet_text
+from chita.paper.imagenet import ARGUMENTS, QUICK, SAMPLES, ImageNetBench, repaired_batch_norm
+from chita.paper.imagenet_layout import error_of_test, imagenet_rows, imagenet_text
+from chita.paper.method_tables import DENSE
 from chita.report.published import EMBEDDED
 from tests.paper.small import embedded, read_csv
 from tests.support.messages import naming
@@ -68,7 +69,7 @@ def test_the_full_size(tmp_path: Path) -> None:
     rows = {(key["network"], key["row"]): key.get("arguments", {}) for key in keys}
     assert rows["resnet50", "CHITA"]["samples"] == 500
     assert rows["mobilenetv1-folded", "CHITA"]["samples"] == 1000
-    assert rows["resnet50", "auto"] == {"method": "auto"} == METHODS["auto"]
+    assert rows["resnet50", "auto"] == {"method": "auto"} == ARGUMENTS["auto"]
     with pytest.raises(ChitaError, match=naming("resnet50", "chita weights get resnet50")):
         ImageNetBench().cells(embedded(tmp_path))
 

@@ -10,12 +10,15 @@ import pytest
 import torch
 
 from chita.errors import ChitaError
-from chita.paper import text_bench as module
+from chita.paper import small_language
+from chita.paper import timed_prune as module
 from chita.paper.benchmark import Bench, run_benchmark
 from chita.paper.language import CONTENDERS, SPARSITIES, LanguageBench
 from chita.paper.language_layout import language_rows, language_text
 from chita.paper.language_models import small, smollm, write_text
 from chita.paper.method_tables import DENSE
+from chita.paper.sentence_encoders import small as small_encoder
+from chita.paper.text_bench import Open
 from tests.paper.small import read_csv
 from tests.support.messages import naming
 from tests.support.pruning import seeded
@@ -93,6 +96,23 @@ def test_a_model_without_its_text_is_left_out(
     assert "wiki.test.raw" in caplog.text
     with pytest.raises(ChitaError, match=naming("--texts", "wiki.test.raw", "valid.txt")):
         LanguageBench((smollm,), (0.5,), METHODS).cells(bench(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "open_small", [small, small_encoder], ids=["language model", "sentence encoder"]
+)
+def test_an_interruption_while_the_small_model_is_written_is_mended(
+    open_small: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(small_language, "write_byte_tokenizer", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            open_small(None, torch.device("cpu"), tmp_path)
+    model = open_small(None, torch.device("cpu"), tmp_path)
+    assert model.calibration(model.build(), seed=0)
 
 
 def test_a_model_writes_the_tokens_that_its_probabilities_give() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chita import ChitaError, zoo
-from chita.paper import recovery as module
+from chita.paper import timed_prune as module
 from chita.paper.benchmark import Bench, run_benchmark
 from chita.paper.recovery import GROUPS, QUICK_GROUPS, RIVALS, Group, RecoveryBench
 from chita.paper.recovery_layout import (

@@ -86,14 +86,14 @@ def setup(
 
 
 def main() -> None:
-    """Run the command line; errors that are not faults of chita are shown without a traceback."""
+    """Run the command line; errors that are not bugs in chita are shown without a traceback."""
     try:
         try:
             app()
         finally:  # a full disk is noticed here, rather than when Python ends
             sys.stdout.flush()
     except Exception as error:
-        line = describe_error(error)
+        line = line_for_user(error)
         if line is None:
             raise
         logger.info("the command failed", exc_info=error)
@@ -107,8 +107,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def describe_error(error: Exception) -> str | None:
-    """Return the line that a user sees in place of a traceback; None for a fault of chita."""
+def line_for_user(error: Exception) -> str | None:
+    """Return the line that a user sees in place of a traceback; None for a bug in chita."""
     if isinstance(error, ChitaError):
         return str(error)
     if (shortage := describe_shortage(error)) is not None:

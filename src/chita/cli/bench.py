@@ -137,6 +137,14 @@ def bench_command(
             help="Use the embedded MLPNet, or a small model of text, in a minute or two.",
         ),
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Compute only cells with this network, method, sparsity or other value, such as "
+            "resnet20 or 0.9. Repeatable; values of one kind are alternatives.",
+        ),
+    ] = None,
     device: Device = None,
     threads: Threads = None,
     imagenet: Annotated[
@@ -179,6 +187,7 @@ def bench_command(
     )
     benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     with writing_to(out):
-        run_benchmark(name, benchmark, bench, out)
-    written = ", ".join(str(out / f"{name}.{kind}") for kind in KINDS)
-    show(written)
+        run_benchmark(name, benchmark, bench, out, only or ())
+    files = [out / f"{name}.{kind}" for kind in KINDS]
+    if files[0].exists():
+        show(", ".join(map(str, files)))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from torch import nn
 
 from chita.cli.launch import Output, open_with_data, resumable
 from chita.cli.set_option import Arguments, read_arguments
@@ -26,6 +25,7 @@ from chita.cli.shared_options import (
     out_folder,
 )
 from chita.cli.threads import Threads
+from chita.data import Splits
 from chita.errors import ChitaError
 from chita.files.atomic import write_csv
 from chita.files.run_folder import HISTORY_FILES, RESULT_FILES, replacing, write_run
@@ -38,7 +38,8 @@ from chita.model.accuracy import accuracy
 from chita.model.weights import Weights
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar
-from chita.zoo import Network, find_network
+from chita.zoo import find_network
+from chita.zoo.trained import Trained
 
 logger = logging.getLogger(__name__)
 
@@ -95,14 +96,23 @@ def gradual_command(
     """Prune a network while training it, in steps between epochs of SGD or by a rival method."""
     built_with = read_arguments(arguments)
     known = find_network(network, built_with)
-    recipe = shipped_recipe(network) if recipe_file is None else read_recipe(recipe_file)
-    recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
-    recipe = replace(recipe, distill=recipe.distill or distill)
+    recipe = _choose_recipe(network, recipe_file, epochs=epochs, distill=distill)
     fresh = _needs_no_weights(method, checkpoint, recipe)
     recipe.schedule(sparsity)  # a wrong sparsity raises an error before data are fetched
-    output = Output(
-        out, (*RESULT_FILES, *HISTORY_FILES), [checkpoint, recipe_file, *known.reads], overwrite
-    )
+    config = {
+        "network": network,
+        "set": built_with,
+        "data": data_name,
+        "test": test_name,
+        "val_split": val_split,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "method": method,
+        "sparsity": sparsity,
+        "distill": recipe.distill,
+        "seed": seed,
+    }
+    names = (*RESULT_FILES, *HISTORY_FILES)
+    output = Output(out, names, [checkpoint, recipe_file, *known.reads], overwrite)
     with resumable(EpochFile, output, resume=resume, device=device) as (ranks, place):
         trained = open_with_data(
             known,
@@ -115,48 +125,30 @@ def gradual_command(
             ranks=ranks,
             fresh=fresh,
         )
-        model, splits = trained.model, trained.splits
-        dense_accuracy = None if fresh or ranks.rank > 0 else accuracy(model, trained.test)
-        with step_bar("training") as progress:
-            history = train_sparse(
-                model,
-                splits,
-                recipe,
-                method=method,
-                sparsity=sparsity,
-                seed=seed,
-                device=place,
-                include=known.prunable,
-                out=out,
-                resume=resume,
-                progress=progress if ranks.rank == 0 else None,
-            )
-        if ranks.rank > 0:  # only rank 0 writes the results
+        config["data"] = trained.data_name
+        splits = trained.splits  # missing test data are an error, whose message names --test
+        first = ranks.rank == 0  # the rank that measures and writes
+        dense_accuracy = accuracy(trained.model, trained.test) if first and not fresh else None
+        history = _train(
+            trained, splits, recipe, config, out=out, resume=resume, show_progress=first
+        )
+        if not first:
             return
-        config = {
-            "network": network,
-            "set": built_with,
-            "data": trained.data_name,
-            "test": test_name,
-            "val_split": val_split,
-            "checkpoint": None if checkpoint is None else str(checkpoint),
-            "method": method,
-            "sparsity": sparsity,
-            "distill": recipe.distill,
-            "seed": seed,
-        }
-        record = {
-            **config,
-            "target_sparsity": sparsity,
-            "method_title": get_method(method).title,
-            "dense_accuracy": dense_accuracy,
-            **history.to_dict(),
-        }
+        record = _record(config, dense_accuracy, history)
         if out is not None:
-            _write(out, model, known, recipe, history, config=config, record=record)
+            _write(out, trained, recipe, history, config=config, record=record)
     show(_summary(record))
     if as_json:
         show_json(record)
+
+
+def _choose_recipe(
+    network: str, file: Path | None, *, epochs: int | None, distill: bool
+) -> GradualRecipe:
+    """Return the recipe of the file, or that of the network, with the options of the command."""
+    recipe = shipped_recipe(network) if file is None else read_recipe(file)
+    recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+    return replace(recipe, distill=recipe.distill or distill)
 
 
 def _needs_no_weights(method: str, checkpoint: Path | None, recipe: GradualRecipe) -> bool:
@@ -170,10 +162,47 @@ def _needs_no_weights(method: str, checkpoint: Path | None, recipe: GradualRecip
     return fresh
 
 
+def _train(
+    trained: Trained,
+    splits: Splits,
+    recipe: GradualRecipe,
+    config: Mapping[str, Any],
+    *,
+    out: Path | None,
+    resume: bool,
+    show_progress: bool,
+) -> History:
+    with step_bar("training") as progress:
+        return train_sparse(
+            trained.model,
+            splits,
+            recipe,
+            method=config["method"],
+            sparsity=config["sparsity"],
+            seed=config["seed"],
+            device=trained.place,
+            include=trained.network.prunable,
+            out=out,
+            resume=resume,
+            progress=progress if show_progress else None,
+        )
+
+
+def _record(
+    config: Mapping[str, Any], dense_accuracy: float | None, history: History
+) -> dict[str, Any]:
+    return {
+        **config,
+        "target_sparsity": config["sparsity"],
+        "method_title": get_method(config["method"]).title,
+        "dense_accuracy": dense_accuracy,
+        **history.to_dict(),
+    }
+
+
 def _write(
     out: Path,
-    model: nn.Module,
-    network: Network,
+    trained: Trained,
     recipe: GradualRecipe,
     history: History,
     *,
@@ -181,6 +210,7 @@ def _write(
     record: Mapping[str, Any],
 ) -> None:
     """Write the model, its masks, the configuration, the result and the history with a figure."""
+    model, network = trained.model, trained.network
     weights = Weights(model, network.prunable)
     masks = weights.split(weights.vector() != 0)
     title = f"{network.name}, {config['method']}, {history.sparsity:.1%} sparse"

@@ -10,6 +10,7 @@ import typer
 from chita.cli.prune import SPARSITY
 from chita.cli.settings_file import SUFFIXES, render_settings
 from chita.errors import ChitaError
+from chita.files.atomic import write_whole
 from chita.report.console import show
 
 
@@ -25,11 +26,7 @@ def init_command(
     group: Any = context.find_root().command
     command = group.get_command(context, "prune")
     text = render_settings(command, str(file), {"network": "mlpnet", "sparsity": SPARSITY})
-    try:
-        with file.open("x", encoding="utf-8") as target:
-            target.write(text)
-    except FileExistsError:
-        raise ChitaError(f"{file} exists already, and would be lost: give another file") from None
-    except OSError as error:
-        raise ChitaError(f"cannot write {file}: {error}") from error
+    if file.exists():
+        raise ChitaError(f"{file} exists already, and would be lost: give another file")
+    write_whole(file, text.encode())
     show(f"{file} is written: edit it, and run chita prune {file}")

@@ -38,9 +38,15 @@ BY_TORCHRUN = "start several ranks by torchrun, or unset WORLD_SIZE to run one p
 
 
 def pick_device(name: str | None) -> torch.device:
-    """Return the device `name` after testing it; by default a GPU if available."""
+    """Return the device `name` after testing it; by default a GPU if available.
+
+    A GPU with a number, such as cuda:1, becomes the current one, so that nothing is allocated on
+    another GPU.
+    """
     try:
         place = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if place.type == "cuda" and place.index is not None and torch.cuda.is_available():
+            torch.cuda.set_device(place)
         torch.empty(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
         raise ChitaError(f"device {name!r} cannot be used: {error}") from error
@@ -56,18 +62,16 @@ def launched(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
     Args:
         device: such as "cpu" or "cuda"; by default a GPU if available.
     """
-    place = pick_device(device)
     size = _rank_variable("WORLD_SIZE", least=1, default="1")
     if size == 1:
-        yield ALONE, place
+        yield ALONE, pick_device(device)
         return
     _rank_variable("RANK", most=size - 1)  # torch would wait for another half an hour
+    place = pick_device(_device_of_rank(device))
     backend = "gloo"
     if place.type == "cuda":
-        gpus = torch.cuda.device_count()
-        place = torch.device("cuda", _rank_variable("LOCAL_RANK") % gpus)
-        torch.cuda.set_device(place)
-        backend = "nccl" if _rank_variable("LOCAL_WORLD_SIZE", least=1) <= gpus else "gloo"
+        enough = _rank_variable("LOCAL_WORLD_SIZE", least=1) <= torch.cuda.device_count()
+        backend = "nccl" if enough else "gloo"
     try:
         dist.init_process_group(backend)
     except (ValueError, RuntimeError) as error:  # a variable is missing, or no connection
@@ -77,6 +81,13 @@ def launched(device: str | None) -> Iterator[tuple[Ranks, torch.device]]:
             yield ranks, place
     finally:
         dist.destroy_process_group()
+
+
+def _device_of_rank(device: str | None) -> str | None:
+    """Return the GPU of this rank instead of "cuda" or None; the ranks of a node share its GPUs."""
+    if not (device or "cuda").startswith("cuda") or not torch.cuda.is_available():
+        return device
+    return f"cuda:{_rank_variable('LOCAL_RANK') % torch.cuda.device_count()}"
 
 
 def _rank_variable(name: str, *, least: int = 0, most: int | None = None, default: str = "") -> int:

@@ -114,9 +114,20 @@ def prune_command(
     loss_name, loss = read_loss(options["loss"])
     config = _read_config(known, layer, {**options, "loss": loss_name})  # before data are fetched
     if config.memory is not None:
-        # With a budget, the log shows where A, or the outputs of blocks, are stored.
-        for plan in ("chita.solver.matrix.plan", "chita.pruning.block_by_block.plan"):
-            logging.getLogger(plan).setLevel(logging.INFO)
+        _log_plans()
+    given = {
+        "network": network,
+        "set": built_with,
+        "data": data_name,
+        "context": context,
+        "sequences": sequences,
+        "test": test_name,
+        "val_split": val_split,
+        "checkpoint": None if checkpoint is None else str(checkpoint),
+        "reestimate_bn": reestimate_bn,
+        "import": imports,
+        "layer": read_shares("--layer", layer or []),
+    }
     names = (*RESULT_FILES, *([PAGE_FILE] if report else []), *known.writes)
     output = Output(out, names, [checkpoint, *known.reads], overwrite)
     with resumable(StageFile, output, resume=resume, device=device) as (ranks, place):
@@ -142,20 +153,8 @@ def prune_command(
         )
         if ranks.rank > 0:
             return
-        given = {
-            "network": network,
-            "set": built_with,
-            "data": trained.data_name,
-            "context": context,
-            "sequences": sequences,
-            "test": test_name,
-            "val_split": val_split,
-            "checkpoint": None if checkpoint is None else str(checkpoint),
-            "reestimate_bn": reestimate_bn,
-            "import": imports,
-            "layer": read_shares("--layer", layer or []),
-            "loss": result.config.loss if loss is None else options["loss"],
-        }
+        given["data"] = trained.data_name
+        given["loss"] = result.config.loss if loss is None else options["loss"]
         scores = {**dense.to_dict("dense_{}"), **metric(trained.model).to_dict()}
         record = {**result.to_dict(), **given, **scores}
         if out is not None:
@@ -172,6 +171,12 @@ def _choose_data(data_name: str | None, text: Path | None) -> str | None:
     if data_name is not None:
         raise ChitaError(f"give --data {data_name} or --text {text}, not both")
     return f"{TEXT}{text}"
+
+
+def _log_plans() -> None:
+    """Log where A, or the outputs of blocks, are stored."""
+    for plan in ("chita.solver.matrix.plan", "chita.pruning.block_by_block.plan"):
+        logging.getLogger(plan).setLevel(logging.INFO)
 
 
 def _reestimate(trained: Trained) -> None:

@@ -36,15 +36,20 @@ class Archive:
 
 def check_sha256(path: Path, expected: str) -> None:
     """Raise an error unless the file has the expected sha256."""
+    found = sha256_of(path)
+    if found != expected:
+        raise ChitaError(
+            f"{path.name} is truncated or modified: its sha256 is {found}, expected {expected}"
+        )
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
-    if digest.hexdigest() != expected:
-        raise ChitaError(
-            f"{path.name} is truncated or modified: its sha256 is {digest.hexdigest()}, "
-            f"expected {expected}"
-        )
+    return digest.hexdigest()
 
 
 def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:

@@ -73,7 +73,7 @@ def _prefix(target: Path) -> str:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove the temporary folders of processes that were killed: nobody holds their locks."""
+    """Remove the temporary folders of killed processes, whose locks are free."""
     for scratch in target.parent.glob(f"{_prefix(target)}*"):
         try:
             with lock(scratch):

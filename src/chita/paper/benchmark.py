@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,13 @@ import torch
 
 from chita.errors import ChitaError
 from chita.paper.cells import Cell, Cells, Record
+from chita.paper.checkpoints import require_same_checkpoints
 from chita.paper.networks import Subject
+from chita.paper.selection import select_cells
 from chita.paper.write import Report, write_report
 from chita.report.published import EMBEDDED
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Bench:
         subjects: the networks by name: those of the paper, or only the embedded MLPNet.
         seeds: the number of seeds that each figure is averaged over.
         device: the device that networks run on.
-        folder: the output folder, for networks that are made on the spot.
+        folder: the output folder, for networks that the benchmark makes itself.
         texts: the folder of WikiText-2, if it is given.
     """
 
@@ -46,7 +51,7 @@ class Bench:
 
 
 class Benchmark(Protocol):
-    """A table or figure of the paper, or a table of our own."""
+    """A table or figure of the paper, or a table that chita adds."""
 
     def cells(self, bench: Bench) -> list[Cell]:
         """Return all cells, in the order of computation."""
@@ -57,14 +62,32 @@ class Benchmark(Protocol):
         ...  # pragma: no cover
 
 
-def run_benchmark(name: str, benchmark: Benchmark, bench: Bench, out: Path) -> None:
+def run_benchmark(
+    name: str, benchmark: Benchmark, bench: Bench, out: Path, only: Sequence[str] = ()
+) -> None:
     """Compute the missing cells and write the report.
 
-    An interrupted run writes a report on the cells computed so far.
+    The report is on all cells computed so far, also after an interruption.
+
+    Args:
+        name: the name of the benchmark.
+        benchmark: the cells and the report.
+        bench: the networks and the number of seeds.
+        out: the output folder.
+        only: values of the cells to compute (see `select_cells`); by default all cells.
     """
+    require_same_checkpoints(bench.subjects, out)
     kept, cells = Cells(out), benchmark.cells(bench)
+    selected = select_cells(cells, only)
     try:
-        kept.compute(cells, name)
+        kept.compute(selected, name)
     finally:
         if records := kept.records(cells):
-            write_report(out, name, benchmark.report(records))
+            _write(out, name, benchmark.report(records))
+
+
+def _write(out: Path, name: str, report: Report) -> None:
+    if report.rows:
+        write_report(out, name, report)
+    else:
+        logger.warning("%s: a table needs more cells than those in %s", name, out)

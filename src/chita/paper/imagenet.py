@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.data import Batches
-from chita.deploy.timing import timed
 from chita.errors import ChitaError
 from chita.model.accuracy import accuracy
 from chita.model.batch_norm import reestimate_batch_norm
@@ -23,11 +21,12 @@ from chita.model.layers import batch_norm_layers
 from chita.model.losses import mean_loss
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
-from chita.paper.imagenet_layout import DENSE, draw_imagenet, imagenet_rows, imagenet_text
+from chita.paper.imagenet_layout import draw_imagenet, imagenet_rows, imagenet_text
+from chita.paper.method_tables import DENSE
 from chita.paper.networks import Subject
 from chita.paper.settings import version_key
+from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
-from chita.pruning.prune import prune
 from chita.report.published import EMBEDDED
 
 SPARSITIES = (0.5, 0.6, 0.7, 0.8, 0.9, "2:4", "1:4")
@@ -36,7 +35,7 @@ SAMPLES = {"resnet50": 500, "mobilenetv1-folded": 1000}
 HELD_OUT = 10  # one of so many calibration images is held out
 BATCH = 64  # images in a batch
 _SOLVED: dict[str, Any] = {"batch": 1, "first_order": False, "block_size": 10_000}
-METHODS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the name in the table
+ARGUMENTS: dict[str, dict[str, Any]] = {  # of chita.prune, by the name in the table
     "magnitude": {"method": "magnitude"},
     "LAMP": {"method": "lamp"},
     "WoodFisher": {"method": "woodfisher", **_SOLVED, "block_size": 2000},
@@ -47,7 +46,7 @@ METHODS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the name 
     "auto": {"method": "auto"},
 }
 _QUICK: dict[str, Any] = {"batch": 1, "first_order": False, "samples": 200}
-QUICK_METHODS: dict[str, dict[str, Any]] = {
+QUICK_ARGUMENTS: dict[str, dict[str, Any]] = {
     "magnitude": {"method": "magnitude"},
     "CHITA": {"method": "chita-bso", **_QUICK},
     "auto": {"method": "auto", "budget": "40 steps"},
@@ -67,7 +66,7 @@ class ImageNetBench:
 
     networks: Mapping[str, int] = field(default_factory=lambda: SAMPLES)
     sparsities: Sequence[float | str] = SPARSITIES
-    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: METHODS)
+    methods: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: ARGUMENTS)
     images: int = 2000
 
     def cells(self, bench: Bench) -> list[Cell]:
@@ -111,17 +110,14 @@ class ImageNetBench:
         def compute() -> dict[str, Any]:
             given, held_out = calibration(subject, self.images, seed)
             model = subject.model(seed)
-            work = partial(
-                prune,
+            result, seconds = timed_prune(
                 model,
                 given,
                 sparsity=sparsity,
                 include=subject.network.prunable,
                 seed=seed,
-                progress=False,
                 **arguments,
             )
-            result, seconds = timed(work, subject.device)
             return {
                 "batch_norm": repaired_batch_norm(model, given, held_out),
                 **_tested(subject, model),
@@ -142,7 +138,7 @@ class ImageNetBench:
         )
 
 
-QUICK = ImageNetBench({EMBEDDED: 200}, (0.95, "2:4"), QUICK_METHODS, images=600)
+QUICK = ImageNetBench({EMBEDDED: 200}, (0.95, "2:4"), QUICK_ARGUMENTS, images=600)
 
 
 def _key(subject: Subject, method: str, sparsity: float | str, seed: int) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chita.paper.cells import Record
-from chita.paper.panels import draw_lines
+from chita.paper.method_tables import DENSE, by_network
+from chita.paper.panels import draw_panels
 from chita.paper.write import Row, as_markdown
 from chita.report import published as paper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DENSE = "dense"
 # The methods of tab:accuracy, and the network there that is closest to ours.
 PAPER_METHODS = {
     "magnitude": "magnitude",
@@ -99,16 +99,11 @@ def _mean(found: Sequence[Record], name: str) -> float | None:
 def imagenet_text(rows: Sequence[Row]) -> str:
     """Return the explanation and a table for each network."""
     parts = [EXPLANATION]
-    for network in _networks(rows):
-        found = [row for row in rows if row["network"] == network]
+    for network, found in by_network(rows).items():
         parts.append(f"## {network}, {found[0]['test_images']:,} test images")
         parts += [DIFFERENCES[network]] if network in DIFFERENCES else []
         parts.append(as_markdown([_line(row) for row in found]))
     return "\n\n".join(parts)
-
-
-def _networks(rows: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(row["network"] for row in rows))
 
 
 def _line(row: Row) -> Row:
@@ -125,18 +120,12 @@ def _line(row: Row) -> Row:
 
 def draw_imagenet(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw the accuracy of each method against the sparsity, a panel for each network."""
-    networks = _networks(rows)
-    figure.set_size_inches(5 * len(networks), 4)
-    names = list(dict.fromkeys(row["method"] for row in rows if row["method"] != DENSE))
-    for place, network in enumerate(networks, start=1):
-        axes = figure.add_subplot(1, len(networks), place)
-        found = [row for row in rows if row["network"] == network]
-        pruned = [
-            {**row, "sparsity": str(row["sparsity"])} for row in found if row["method"] != DENSE
-        ]
-        if pruned:
-            draw_lines(axes, pruned, line="method", x="sparsity", y="accuracy", names=names)
+    panels = by_network(rows)
+    pruned = {
+        network: [row for row in found if row["method"] != DENSE]
+        for network, found in panels.items()
+    }
+    for axes, found in zip(draw_panels(figure, pruned, y="accuracy"), panels.values(), strict=True):
         for row in found:
             if row["method"] == DENSE:
                 axes.axhline(row["accuracy"], color="gray", linewidth=0.8)
-        axes.set(title=network)

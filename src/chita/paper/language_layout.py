@@ -17,7 +17,7 @@ from chita.paper.method_tables import (
     rows_of,
     with_error,
 )
-from chita.paper.panels import draw_lines
+from chita.paper.panels import draw_panels
 from chita.paper.write import Row
 
 if TYPE_CHECKING:
@@ -82,10 +82,5 @@ def _tables(rows: Sequence[Row]) -> list[str]:
 def draw_language(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw the perplexity of each method, with a panel for each network; patterns are names."""
     panels = by_network(row for row in rows if row["method"] != DENSE)
-    figure.set_size_inches(5.2 * max(len(panels), 1), 4.2)
-    names = list(dict.fromkeys(row["method"] for found in panels.values() for row in found))
-    for place, (network, found) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
-        named = [{**row, "sparsity": str(row["sparsity"])} for row in found]
-        draw_lines(axes, named, line="method", x="sparsity", y="perplexity", names=names)
-        axes.set(title=network, yscale="log")
+    for axes in draw_panels(figure, panels, y="perplexity"):
+        axes.set(yscale="log")

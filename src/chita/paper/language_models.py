@@ -20,7 +20,7 @@ from chita.references.huggingface_files import load_tokenizer
 from chita.references.huggingface_model import huggingface_network
 from chita.zoo.weights import get_weights
 
-WRITTEN = 64  # the test sequences of a model that is measured on its own text
+WRITTEN = 64  # the test sequences of a model that is measured on text sampled from it
 SMALL, SMALL_WORDS, SMALL_CONTEXT = "small-llama", 3000, 32
 
 
@@ -101,7 +101,7 @@ def smollm(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
 
 
 def stories(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
-    """Return stories15M, which is calibrated and measured on text that it writes itself."""
+    """Return stories15M, which is calibrated and measured on text that is sampled from it."""
 
     def read(model: LanguageModel) -> Corpus:
         return Corpus(
@@ -112,10 +112,8 @@ def stories(texts: Path | None, place: torch.device, out: Path) -> LanguageModel
 
 
 def small(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
-    """Return a small random Llama with random words, made on the spot."""
-    folder = out / "networks" / SMALL
-    if not folder.is_dir():
-        write_small_llama(folder)
+    """Write a small random Llama, and return it with random words as its text."""
+    folder = write_small_llama(out / "networks" / SMALL)
 
     def read(model: LanguageModel) -> Corpus:
         encode = load_tokenizer(folder)
@@ -130,7 +128,7 @@ def small(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
 def write_text(
     model: nn.Module, counts: tuple[int, ...], generator: torch.Generator
 ) -> list[Tensor]:
-    """Let a language model write sequences of its full length, each from the first token on.
+    """Sample sequences of full length from a language model, each from its first token on.
 
     Args:
         model: a causal language model with a token that begins a text.

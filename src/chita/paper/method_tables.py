@@ -49,12 +49,12 @@ def by_network(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def best_rows(
     rows: Sequence[Row], trained: Sequence[str], quality: Callable[[Row], float]
 ) -> set[int]:
-    """Return the ids of the best rows of each sparsity: of all, and of those without training.
+    """Return the ids of the best row of each sparsity, and of the best one without training.
 
     Args:
         rows: the rows of a network.
         trained: the methods that train.
-        quality: the figure that a better row has more of.
+        quality: returns the figure of a row to compare; higher is better.
     """
     found = set()
     for sparsity in dict.fromkeys(row["sparsity"] for row in rows):

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from chita.paper.write import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def draw_panels(figure: Figure, panels: Mapping[str, Sequence[Row]], *, y: str) -> list[Axes]:
+    """Draw a line for each method against the sparsity, with a panel for each title.
+
+    Args:
+        figure: an empty figure.
+        panels: the rows of each panel, by title; sparsities and patterns become names on the axis.
+        y: the column for the vertical axis.
+
+    Returns:
+        The axes of each panel.
+    """
+    names = list(dict.fromkeys(row["method"] for found in panels.values() for row in found))
+    figure.set_size_inches(5.2 * max(len(panels), 1), 4.2)
+    drawn = []
+    for place, (title, found) in enumerate(panels.items(), start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        named = [{**row, "sparsity": str(row["sparsity"])} for row in found]
+        draw_lines(axes, named, line="method", x="sparsity", y=y, names=names)
+        axes.set(title=title)
+        drawn.append(axes)
+    return drawn
 
 
 def draw_lines(
@@ -43,4 +67,5 @@ def draw_lines(
         )
     axes.set(xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+    if rows:
+        axes.legend(fontsize="small")

@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from chita.data import Batches
-from chita.deploy.timing import timed
 from chita.errors import ChitaError
 from chita.methods import METHODS
 from chita.model.accuracy import accuracy
@@ -32,8 +30,8 @@ from chita.paper.recovery_layout import (
     recovery_rows,
     recovery_text,
 )
+from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
-from chita.pruning.prune import prune
 from chita.pruning.result import PruneResult
 from chita.report.published import EMBEDDED
 
@@ -195,17 +193,14 @@ class _Trial:
     def run(self, **arguments: Any) -> dict[str, Any]:
         """Prune a copy of the network, and return the figures of the method."""
         model, subject = self.subject.model(self.seed), self.subject
-        work = partial(
-            prune,
+        result, seconds = timed_prune(
             model,
             self.batches,
             sparsity=self.sparsity,
             include=subject.network.prunable,
             seed=self.seed,
-            progress=False,
             **arguments,
         )
-        result, seconds = timed(work, subject.device)
         return {
             "accuracy": accuracy(model, subject.test),
             "seconds": seconds,

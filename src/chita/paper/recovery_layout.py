@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from chita.paper.average import near_best, standard_error
 from chita.paper.cells import Record
-from chita.paper.panels import draw_lines
+from chita.paper.method_tables import with_error
+from chita.paper.panels import draw_panels
 from chita.paper.write import Row, as_markdown
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def differences(records: Sequence[Record]) -> list[Row]:
             {
                 **dict(zip(PLACE, place, strict=True)),
                 "best rival": best,
-                "auto minus it": _with_error(mean, standard_error(apart)),
+                "auto minus it": with_error(mean, standard_error(apart), digits=2),
                 f"at most {BELOW:g} below": "met" if mean >= -BELOW else "NOT MET",
                 "seconds of auto": statistics.mean(each[AUTO]["seconds"] for each in both),
                 "seconds of the rival": statistics.mean(each[best]["seconds"] for each in both),
@@ -150,7 +151,7 @@ def _panels(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def _line(row: Row) -> Row:
-    mean = _with_error(row["accuracy"], row["standard_error"], bold=bool(row["near_best"]))
+    mean = with_error(row["accuracy"], row["standard_error"], digits=2, bold=bool(row["near_best"]))
     return {
         "sparsity": row["sparsity"],
         "method": row["method"],
@@ -162,18 +163,6 @@ def _line(row: Row) -> Row:
     }
 
 
-def _with_error(mean: float, error: float | None, *, bold: bool = False) -> str:
-    shown = f"**{mean:.2f}**" if bold else f"{mean:.2f}"
-    return shown if error is None else f"{shown} ({error:.2f})"
-
-
 def draw_recovery(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw the accuracy of each method against the sparsity, a panel for each number of images."""
-    panels = _panels(rows)
-    figure.set_size_inches(4.2 * len(panels), 3.8)
-    names = list(dict.fromkeys(row["method"] for row in rows))
-    for place, (title, found) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
-        named = [{**row, "sparsity": str(row["sparsity"])} for row in found]
-        draw_lines(axes, named, line="method", x="sparsity", y="accuracy", names=names)
-        axes.set(title=title)
+    draw_panels(figure, _panels(rows), y="accuracy")

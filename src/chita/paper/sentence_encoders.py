@@ -156,10 +156,8 @@ def minilm(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject
 
 
 def small(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject:
-    """Return a small random BERT with random words, made on the spot."""
-    folder = out / "networks" / SMALL
-    if not folder.is_dir():
-        write_small_bert(folder)
+    """Write a small random BERT, and return it with random words as sentences."""
+    folder = write_small_bert(out / "networks" / SMALL)
 
     def read() -> SentenceTexts:
         seeds = range(2 * SMALL_SENTENCES)

@@ -17,7 +17,7 @@ from chita.paper.method_tables import (
     rows_of,
     with_error,
 )
-from chita.paper.panels import draw_lines
+from chita.paper.panels import draw_panels
 from chita.paper.write import Row
 
 if TYPE_CHECKING:
@@ -84,13 +84,5 @@ def _best_in_bold(rows: Sequence[Row], name: str, error: str) -> str:
 
 def draw_sentences(figure: Figure, rows: Sequence[Row]) -> None:
     """Draw the cosine of each method, with a panel for each network; patterns are names."""
-    panels = by_network(rows)
-    figure.set_size_inches(5.2 * max(len(panels), 1), 4.2)
-    for place, (network, found) in enumerate(panels.items(), start=1):
-        axes = figure.add_subplot(1, len(panels), place)
-        named = [
-            {**row, "sparsity": str(row["sparsity"]), "standard_error": row["cosine_error"]}
-            for row in found
-        ]
-        draw_lines(axes, named, line="method", x="sparsity", y="cosine")
-        axes.set(title=network)
+    with_errors = ({**row, "standard_error": row["cosine_error"]} for row in rows)
+    draw_panels(figure, by_network(with_errors), y="cosine")

@@ -26,7 +26,7 @@ def write_small_llama(folder: Path, seed: int = 0) -> Path:
     """Write a folder with a random Llama and a tokenizer whose tokens are bytes.
 
     Args:
-        folder: the folder, which is created.
+        folder: the folder, which is created; its old files are replaced.
         seed: the seed of the weights.
 
     Returns:
@@ -48,7 +48,7 @@ def write_small_bert(folder: Path, seed: int = 0) -> Path:
     """Write a folder with a random BERT and a tokenizer whose tokens are bytes.
 
     Args:
-        folder: the folder, which is created.
+        folder: the folder, which is created; its old files are replaced.
         seed: the seed of the weights.
 
     Returns:

@@ -83,7 +83,7 @@ ENTRIES = tuple(
     if method != "chita-cd"
     for entry in _entries_of(method, title)
 )
-METHODS = tuple(dict.fromkeys(entry.method for entry in ENTRIES))
+TABLE_METHODS = tuple(dict.fromkeys(entry.method for entry in ENTRIES))
 
 
 def all_entries() -> list[Entry]:
@@ -129,7 +129,7 @@ class Table1:
             for seed in range(bench.seeds)
             for subject in bench.subjects.values()
             if subject.network.name in self.sparsities  # the paper has no folded MobileNetV1
-            for method in (*IMAGENET_METHODS.get(subject.name, METHODS), *added_methods())
+            for method in (*IMAGENET_METHODS.get(subject.name, TABLE_METHODS), *added_methods())
             for sparsity in self.sparsities[subject.network.name]
             for setting in self.grid(subject.network.name, method)
         ]

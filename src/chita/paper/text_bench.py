@@ -13,15 +13,14 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from chita.deploy.timing import timed
 from chita.errors import ChitaError
 from chita.methods import METHODS, method_names
 from chita.paper.added_methods import added_methods, source_key
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.method_tables import DENSE
+from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
-from chita.pruning.prune import prune
 
 logger = logging.getLogger(__name__)
 
@@ -150,10 +149,7 @@ def _measure(
         batches = subject.calibration(model, seed)
         if subject.place.type == "cuda":
             torch.cuda.reset_peak_memory_stats(subject.place)
-        work = partial(
-            prune, model, batches, sparsity=sparsity, seed=seed, progress=False, **arguments
-        )
-        result, seconds = timed(work, subject.place)
+        result, seconds = timed_prune(model, batches, sparsity=sparsity, seed=seed, **arguments)
         figures = {
             "seconds": seconds,
             "peak_memory_bytes": result.peak_memory_bytes,

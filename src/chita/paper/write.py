@@ -48,6 +48,8 @@ def write_report(folder: Path, name: str, report: Report) -> None:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table; floats have at most five digits."""
+    if not rows:
+        return ""
     lines = [
         [*map(_show, rows[0])],
         ["---"] * len(rows[0]),

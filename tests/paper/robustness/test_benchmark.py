@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from chita.paper import timed_prune as module
 from chita.paper.benchmark import run_benchmark
-from chita.paper.robustness import benchmark as module
+from chita.paper.method_tables import DENSE
 from chita.paper.robustness.benchmark import CONTENDERS, QUICK_NETWORKS, Robustness
 from chita.paper.robustness.layout import (
     CANDIDATE,
-    DENSE,
     RECOVERING,
     RIVALS,
     robustness_rows,

@@ -9,28 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import product
 from typing import Any
 
-from chita.deploy.timing import timed
 from chita.model.accuracy import accuracy
-from chita.model.forward import device_of
 from chita.model.losses import mean_loss
 from chita.paper.added_methods import added_methods
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
+from chita.paper.method_tables import DENSE
 from chita.paper.robustness.layout import (
     CANDIDATE,
-    DENSE,
     draw_robustness,
     robustness_rows,
     robustness_text,
 )
 from chita.paper.robustness.specimens import Specimen, find_specimens
 from chita.paper.settings import version_key
+from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
-from chita.pruning.prune import prune
 
 CONTENDERS: dict[str, dict[str, Any]] = {  # arguments of chita.prune, by the name in the tables
     "magnitude": {"method": "magnitude"},
@@ -84,7 +81,7 @@ class Robustness:
     def report(self, records: Sequence[Record]) -> Report:
         rows = robustness_rows(records)
         return Report(
-            title="One method for many kinds of networks: held-out loss after one-shot pruning",
+            title="Different kinds of networks: held-out loss after one-shot pruning",
             rows=rows,
             text=robustness_text(rows),
             draw=lambda figure: draw_robustness(figure, rows),
@@ -112,17 +109,14 @@ def _cell(specimen: Specimen, seed: int, contender: str, sparsity: float, **argu
     def compute() -> dict[str, Any]:
         model, seconds, steps = specimen.model(seed), 0.0, 0
         if contender != DENSE:
-            work = partial(
-                prune,
+            result, seconds = timed_prune(
                 model,
                 specimen.calibration(seed),
                 sparsity=sparsity,
                 include=specimen.include,
                 seed=seed,
-                progress=False,
                 **arguments,
             )
-            result, seconds = timed(work, device_of(model))
             steps = result.training_steps
         test = specimen.test()
         return {

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from chita.paper.cells import Record
+from chita.paper.method_tables import DENSE
 from chita.paper.write import Row, as_markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DENSE = "dense"  # the network before pruning
 RIVALS = ("magnitude", "OBD", "OBD, lambda = 0", "CHITA")
 RECOVERING = ("magnitude, recovery", "LAMP, recovery", "OBD, recovery", "CHITA, recovery")
 CANDIDATE = "auto"

@@ -5,7 +5,7 @@ from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
 
 from chita.model.weights import Weights
-from chita.paper.first_order import fisher_trace, hessian_trace
+from chita.paper.traces import fisher_trace, hessian_trace
 from tests.support.pruning import numbers, tiny
 
 
