@@ -20,6 +20,7 @@ from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from chita.pruning.result_rows import StageRow
 from chita.pruning.resume import StageFile
+from chita.pruning.setup import Setup
 from tests.support.guarded import accuracy_of, fit
 from tests.support.interrupting import interrupt_at
 from tests.support.messages import naming
@@ -89,6 +90,21 @@ def test_stages_record_what_each_part_gains(method: str) -> None:
     assert result.seconds.recovery == pytest.approx(
         sum(row.recovery_seconds for row in result.stages)
     )
+
+
+def test_the_first_stage_uses_the_gradients_of_the_comparison(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    computed, local_model = list[torch.Tensor](), Setup.local_model
+
+    def counted(setup: Setup, w0: torch.Tensor) -> Any:
+        computed.append(w0)
+        return local_model(setup, w0)
+
+    monkeypatch.setattr(Setup, "local_model", counted)
+    result = prune(trained(), method="auto")
+    assert result.stages[0].candidates  # the comparison took place
+    assert len(computed) == len(result.stages)
 
 
 def test_the_result_names_what_was_trained_on() -> None:

@@ -11,9 +11,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from chita.curvature.source import LocalModel
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Trial
-from chita.pruning.auto.stage_choice import Solvable, StageChoice
+from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice
 from chita.pruning.held_out import Measurement
 from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.recovery.guarded_training import Recovered
@@ -34,6 +35,7 @@ class Stage:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._compared: list[Trial] = []  # before the next stage
+        self._local: LocalModel | None = None  # of the comparison, for the stage after it
 
     def compare(self, sparsities: Sequence[float]) -> float:
         """Compare the candidates at some sparsities before the first stage.
@@ -50,7 +52,8 @@ class Stage:
         setup, w0 = self._setup, self._setup.weights.vector()
         assert setup.recovery is not None  # no other run compares candidates before it starts
         start = time.perf_counter()
-        local, worth = setup.local_model(w0), setup.recovery.worth()
+        local = self._local = setup.local_model(w0)
+        worth = setup.recovery.worth()
         middle, trained = time.perf_counter(), setup.training_seconds
         for sparsity in sparsities:
             problem = setup.problem(local, w0, setup.supports.kept(sparsity))
@@ -74,6 +77,7 @@ class Stage:
         row, kept = self.solve(number, sparsity, w0)
         recovered = self._train(number, kept)
         choice_loss = row.choice_loss if recovered is None else recovered.after.mean
+        solved_loss = None if recovered is None else recovered.before.mean
         measurement = self._measure(number, w0, choice_loss)
         held_out_seconds = self._setup.held_out_seconds - checked_before
         trained_seconds = self._setup.training_seconds - trained_before
@@ -87,7 +91,8 @@ class Stage:
             choice_loss=choice_loss,
             accepted=measurement.accepted,
             accuracy=measurement.accuracy,
-            solved_loss=None if recovered is None else recovered.before.mean,
+            mask_loss=solved_loss if self._chose_mask(row.step) else row.mask_loss,
+            solved_loss=solved_loss,
             recovery_steps=0 if recovered is None else recovered.steps,
             recovery_seconds=trained_seconds,
             recovered=recovered is not None and recovered.kept,
@@ -109,7 +114,7 @@ class Stage:
         """
         start = time.perf_counter()
         self._setup.forecast.begin("gradients")
-        local = self._setup.local_model(w0)
+        local, self._local = self._local or self._setup.local_model(w0), None
         gradient_seconds = time.perf_counter() - start
         self._setup.forecast.begin("solve")
         problem = self._setup.problem(local, w0, self._setup.supports.kept(sparsity))
@@ -180,11 +185,15 @@ class Stage:
         return replace(chosen, choice=same)
 
     def _mask_loss(self, problem: StageProblem, chosen: StageChoice) -> float | None:
-        """Return the held-out loss of the mask alone, to show what a solve gains."""
-        if not self._setup.policy.compares_masks:
+        """Return the held-out loss of the mask alone, to show what a solve gains; None for a mask."""
+        if self._chose_mask(chosen.step) or not self._setup.policy.compares_masks:
             return None
         w, _ = problem.mask(chosen.candidate.apply(self._setup.policy.formulation))
         return self._setup.held_out.losses(w).mean
+
+    def _chose_mask(self, step: float | None) -> bool:
+        """Return whether the weights of the stage are those of a mask alone."""
+        return self._setup.policy.compares_masks and step == MASK
 
     def _apply(self, number: int, chosen: StageChoice) -> tuple[Tensor, float | None]:
         """Give the model the chosen weights.
