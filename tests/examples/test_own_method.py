@@ -129,7 +129,7 @@ def test_the_other_comparisons_have_it_too(
             ],
         )
     monkeypatch.setattr("chita.paper.runtime.as_published", list)
-    monkeypatch.setattr("chita.paper.robustness.benchmark.prune", prune_briefly)
+    monkeypatch.setattr("chita.paper.timed_prune.prune", prune_briefly)
     rows = bench(name, tmp_path)
     assert {row["method"] for row in rows} == methods
     figure = {"objective": "objective", "runtime": "seconds"}.get(name, "accuracy")
