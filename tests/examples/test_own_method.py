@@ -81,7 +81,7 @@ def bench(name: str, out: Path, file: Path = EXAMPLE) -> list[dict[str, str]]:
 
 def prune_briefly(*given: Any, **arguments: Any) -> chita.PruneResult:
     brief = {"budget": "5 steps"} if arguments.get("recover") else {}
-    return chita.prune(*given, **arguments, **brief)
+    return chita.prune(*given, **{**arguments, **brief})
 
 
 def test_the_page_shows_the_example() -> None:

@@ -185,7 +185,7 @@ class Stage:
         return replace(chosen, choice=same)
 
     def _mask_loss(self, problem: StageProblem, chosen: StageChoice) -> float | None:
-        """Return the held-out loss of the mask alone, to show what a solve gains; None for a mask."""
+        """Return the held-out loss of the mask alone, to show what a solve gains; None without one."""
         if self._chose_mask(chosen.step) or not self._setup.policy.compares_masks:
             return None
         w, _ = problem.mask(chosen.candidate.apply(self._setup.policy.formulation))
