@@ -235,3 +235,16 @@ def test_blocks_are_solved_anew_for_another_lambda() -> None:
     stage, form = stage_problem(), formulation("plain", 20, True)
     found = stage.update(form, 0.01, stage.solve(form, 1.0))
     assert torch.equal(found.w, stage.solve(form, 0.01).w)
+
+
+@pytest.mark.parametrize(("kept", "empties"), [((10, 5), False), ((14, 1), False), ((15, 0), True)])
+def test_a_layer_is_emptied_if_it_keeps_far_less_than_the_network(
+    kept: tuple[int, int], empties: bool
+) -> None:
+    """Half of the second layer is zero before: its share counts among the other half."""
+    stage = stage_problem()
+    w0 = stage.w0.clone()
+    w0[SIZES[0] + SIZES[1] // 2 :] = 0
+    support = torch.cat([torch.arange(kept[0]), SIZES[0] + torch.arange(kept[1])])
+    assert replace(stage, w0=w0).empties_layer(support) == empties
+    assert not replace(stage, w0=torch.zeros(P)).empties_layer(support[:0])

@@ -131,7 +131,7 @@ class Run:
             if self.setup.search.entrants > 1:
                 forecast.begin("comparing candidates")
                 seconds = self.stage.compare(self.setup.recovery.contests)
-                self.setup.recovery.refine_plan(seconds, self.began)
+                self.setup.recovery.refine_plan(seconds, self.setup.search.entrants, self.began)
         plan = self.setup.recovery.planned
         if self.stage_file is not None:
             self.stage_file.total = len(plan.sparsities)

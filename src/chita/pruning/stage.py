@@ -46,8 +46,8 @@ class Stage:
             sparsities: those at which the candidates matter.
 
         Returns:
-            An estimate of the time of a stage without its training: that of the gradients, and of
-            the solves of two candidates.
+            An estimate of the time of a stage without its training: that of the gradients, if they
+            are still needed, and of the solves of two candidates.
         """
         setup, w0 = self._setup, self._setup.weights.vector()
         assert setup.recovery is not None  # no other run compares candidates before it starts
@@ -59,7 +59,8 @@ class Stage:
             problem = setup.problem(local, w0, setup.supports.kept(sparsity))
             self._compared += setup.search.compare_all(problem, setup.held_out.losses, worth)
         solves = time.perf_counter() - middle - (setup.training_seconds - trained)
-        return middle - start + 2 * solves / max(len(self._compared), 1)
+        gradients = middle - start if setup.search.needs_gradients else 0.0
+        return gradients + 2 * solves / max(len(self._compared), 1)
 
     def run(self, number: int, sparsity: float, w0: Tensor) -> tuple[StageRow, Tensor]:
         """Run one stage: new weights, the training after them, and a measurement.
@@ -185,7 +186,7 @@ class Stage:
         return replace(chosen, choice=same)
 
     def _mask_loss(self, problem: StageProblem, chosen: StageChoice) -> float | None:
-        """Return the held-out loss of the mask alone, to show what a solve gains; None without one."""
+        """Return the held-out loss of the mask alone, to show what a solve gains, or None."""
         if self._chose_mask(chosen.step) or not self._setup.policy.compares_masks:
             return None
         w, _ = problem.mask(chosen.candidate.apply(self._setup.policy.formulation))

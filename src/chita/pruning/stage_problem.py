@@ -38,6 +38,7 @@ LAYER_FLOOR = 1e-6
 # The weights of a layer that no sample depends on must not move freely: their scaled size is at
 # least this fraction of the average.
 REACH = 0.01
+EMPTIED = 0.25  # a layer is emptied below this part of the share that all weights keep
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,26 @@ class StageProblem:
         )
         support = division.ranks.gather(own + division.columns.start)
         return keep(self.w0.to(measured.w0.dtype), support), support
+
+    def empties_layer(self, support: Tensor) -> bool:
+        """Return whether a support keeps far less of some layer than of the whole network.
+
+        Args:
+            support: the indices of the kept weights, (k,).
+
+        Returns:
+            Whether the kept share of a layer is less than EMPTIED of that of all weights. A share
+            is relative to the weights that are not zero in w0.
+        """
+        before = torch.stack(
+            [part.count_nonzero() for part in torch.split(self.w0, self.shape.sizes)]
+        )
+        ends = before.new_tensor(self.shape.sizes).cumsum(0)
+        layers = torch.bucketize(support.to(ends), ends, right=True)
+        after = torch.bincount(layers, minlength=len(ends))
+        shares = after / before.clamp_min(1)
+        least = EMPTIED * after.sum() / before.sum().clamp_min(1)
+        return bool((shares < least)[before > 0].any())
 
     @cached_property
     def dead(self) -> DeadColumns:

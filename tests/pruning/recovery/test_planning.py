@@ -65,16 +65,16 @@ def test_candidates_are_compared_where_they_matter() -> None:
 def test_gradients_and_solves_leave_less_time_for_training() -> None:
     recovery = planned(setup_of(budget=60))
     before, began = sum(recovery.planned.steps), time.perf_counter()
-    recovery.refine_plan(0.0, began)
+    recovery.refine_plan(0.0, 2, began)
     assert sum(recovery.planned.steps) >= before  # the candidates have been compared
-    recovery.refine_plan(10.0, began)
+    recovery.refine_plan(10.0, 2, began)
     assert len(recovery.planned.steps) <= 5
     assert sum(recovery.planned.steps) < before
-    recovery.refine_plan(0.0, began - 100)  # no time is left
+    recovery.refine_plan(0.0, 2, began - 100)  # no time is left
     assert (recovery.planned.steps, recovery.planned.sparsities) == ([1], [0.8])
     steps = planned(setup_of())
     unchanged = steps.planned
-    steps.refine_plan(10.0, began)
+    steps.refine_plan(10.0, 2, began)
     assert steps.planned == unchanged  # a budget of steps does not depend on the clock
 
 

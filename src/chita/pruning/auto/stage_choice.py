@@ -33,6 +33,9 @@ class Solvable(Protocol):
     def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
         """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
 
+    def empties_layer(self, support: Tensor) -> bool:
+        """Return whether a support keeps far less of some layer than of the whole network."""
+
 
 @dataclass(frozen=True)
 class StageChoice:

@@ -5,14 +5,13 @@ What has the lower loss right after pruning often ends worse, because the traini
 changes all weights. Entrants are therefore compared after the same few training steps, on held-out
 samples: all of them before the first stage, at sparsities where they matter, and then the best one
 so far with one rival at each stage, in turn. The rival replaces it if its loss is lower by more
-than two standard errors. An entrant that has been worse by as much in two comparisons is excluded,
-unless the loss rises sharply: a mask that was best so far may remove a whole layer at the next
-stage. All entrants are then compared.
+than two standard errors. An entrant that has been worse by as much in two comparisons is excluded.
+If no rival is left, no comparison takes place. A mask that was the best one so far may remove a
+whole layer at the next stage, however. All entrants are then compared.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +24,6 @@ from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
 from chita.solver.solve import Solution
 
 MOST_DEFEATS = 2  # comparisons in which an entrant is surely worse, before it is excluded
-SHARP_RISE = 1.5  # all entrants are compared if the loss exceeds this multiple of the last stage's
 SOLVED = 1.0  # the whole displacement of a solve; MASK is the other value
 
 
@@ -70,14 +68,15 @@ class Tournament:
         self._entrants = [Entrant(c, step) for step in steps for c in candidates]
         self._defeats = [0] * len(self._entrants)
         self._best, self._turn = 0, 0  # numbers of entrants
-        self._last = math.inf  # the loss of the last stage's choice
         self._base, self._ridge = base, ridge
         self._ridges: dict[Candidate, RidgeSearch] = {}
 
     @property
     def entrants(self) -> int:
-        """The number of entrants that `compare_all` compares."""
-        return self._masks + (len(self._entrants) > self._masks)
+        """The number of entrants that a comparison compares: masks, and one solve for all."""
+        left = self._left()
+        masks = sum(number < self._masks for number in left)
+        return masks + (len(left) > masks)
 
     @property
     def needs_gradients(self) -> bool:
@@ -107,7 +106,6 @@ class Tournament:
         best = best_of(range(self._masks))
         best = best_of([best + self._masks])
         self._count(best, choices)
-        self._last = math.inf
         return [self._trial(number, choice) for number, choice in choices.items()]
 
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
@@ -121,29 +119,40 @@ class Tournament:
         Raises:
             ChitaError: the loss is finite for neither.
         """
-        numbers = [self._best, *self._next_rival()]
-        choices = {n: self._tried(n, problem, losses_of, other_losses) for n in numbers}
-        lowest = min(choice.rank for choice in choices.values())
-        if self._last > 0 and lowest > SHARP_RISE * self._last:
-            others = [n for n in self._possible() if n not in choices]
-            choices |= {n: self._tried(n, problem, losses_of, other_losses) for n in others}
-        best = self._best
-        for number, choice in choices.items():
-            if choice.surely_beats(choices[best]):
-                best = number
+        rival = self._next_rival()
+        if not rival:
+            alone = self._solve(self._best, problem, losses_of)
+            if not problem.empties_layer(alone.solution.support):
+                return self._chosen(self._best, alone, [])
+        choices: dict[int, Choice] = {}
+
+        def best_of(numbers: Iterable[int]) -> int:
+            choices.update({n: self._tried(n, problem, losses_of, other_losses) for n in numbers})
+            best = self._best
+            for number, choice in choices.items():
+                if choice.surely_beats(choices[best]):
+                    best = number
+            return best
+
+        best = best_of([self._best, *rival])
+        if problem.empties_layer(choices[best].solution.support):
+            best = best_of([n for n in self._possible() if n not in choices])
         check_finite(choices[best])
         self._count(best, choices)
         trials = [self._trial(number, choice) for number, choice in choices.items()]
-        entrant = self._entrants[best]
-        return StageChoice(choices[best], entrant.candidate, entrant.step, trials)
+        return self._chosen(best, choices[best], trials)
+
+    def _chosen(self, number: int, choice: Choice, trials: list[Trial]) -> StageChoice:
+        entrant = self._entrants[number]
+        return StageChoice(choice, entrant.candidate, entrant.step, trials)
 
     def _count(self, best: int, choices: Mapping[int, Choice]) -> None:
         """Store the best entrant, and count the comparisons that the others have lost."""
         for number, choice in choices.items():
             self._defeats[number] += choices[best].surely_beats(choice)
-        # An excluded entrant may be the best one after a sharp rise.
+        # An excluded entrant may be the best one where another mask empties a layer.
         self._defeats[best] = min(self._defeats[best], MOST_DEFEATS - 1)
-        self._best, self._last = best, choices[best].rank
+        self._best = best
 
     def only(self, problem: Solvable) -> StageChoice:
         """Return the first mask, for runs without held-out samples."""
@@ -196,17 +205,15 @@ class Tournament:
         """Return the state that the next stage depends on, ready for JSON."""
         return {
             "defeats": self._defeats,
-            "champion": self._best,  # the key in files of older versions
+            "best": self._best,
             "turn": self._turn,
-            "last": None if math.isinf(self._last) else self._last,
             "ridges": [[c.to_dict(), search.last] for c, search in self._ridges.items()],
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Continue from a result of `state`."""
         self._defeats = list(state["defeats"])
-        self._best, self._turn = state["champion"], state["turn"]
-        self._last = math.inf if state["last"] is None else state["last"]
+        self._best, self._turn = state["best"], state["turn"]
         for candidate, last in state["ridges"]:
             search = RidgeSearch(self._ridge)
             search.last = last

@@ -58,3 +58,7 @@ class SweptProblem:
     def mask(self, formulation: Formulation) -> tuple[Tensor, Tensor]:
         """Return P_k(w0) in the metric of a formulation, (p,), and its support, (k,)."""
         return self.plain.mask(formulation)
+
+    def empties_layer(self, support: Tensor) -> bool:
+        """Return whether a support keeps far less of some layer than of the whole network."""
+        return self.plain.empties_layer(support)

@@ -160,15 +160,16 @@ class StageRecovery:
         """The time of a training step."""
         return self._recovery.step_seconds
 
-    def refine_plan(self, stage_seconds: float, began: float) -> None:
+    def refine_plan(self, stage_seconds: float, entrants: int, began: float) -> None:
         """Plan again after the candidates were compared, which shows what a stage costs.
 
         Args:
             stage_seconds: the time of the gradients and the solves of a stage.
+            entrants: the candidates that are not excluded.
             began: when the run began, by `time.perf_counter`.
         """
         assert self._costs is not None  # since `make_plan`
-        self._costs = replace(self._costs, stage=stage_seconds, contests=0)
+        self._costs = replace(self._costs, stage=stage_seconds, entrants=entrants, contests=0)
         # The comparison may have used up the time; the target must be reached nevertheless.
         self.plan = self._planner.plan(self.planned.rate, self._costs, began, least=1)
 
