@@ -200,7 +200,10 @@ class Costs:
 
     def probe_steps(self, steps: int) -> int:
         """Return how many steps to train a candidate for, before candidates are compared."""
-        wanted = int(PROBE_SHARE * steps / max(self._comparisons(steps), 1))
+        comparisons = self._comparisons(steps)
+        if not comparisons:  # unless a mask empties a layer
+            return PROBES.start
+        wanted = int(PROBE_SHARE * steps / comparisons)
         return max(PROBES.start, min(wanted, PROBES.stop - 1))
 
     def _comparisons(self, steps: int) -> int:

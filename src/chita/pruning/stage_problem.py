@@ -38,7 +38,7 @@ LAYER_FLOOR = 1e-6
 # The weights of a layer that no sample depends on must not move freely: their scaled size is at
 # least this fraction of the average.
 REACH = 0.01
-EMPTIED = 0.25  # a layer is emptied below this part of the share that all weights keep
+EMPTIED = 0.1  # a layer is emptied below this part of the share that all weights keep
 
 
 @dataclass(frozen=True)
