@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import chita
-from chita.report.progress import RunBar, _bar, format_time, run_bar, step_bar
+from chita.report.progress import RunBar, Tracked, _bar, format_time, run_bar, step_bar
 from tests.support.pruning import points, tiny
 
 
@@ -97,3 +97,11 @@ def test_a_notebook_shows_a_bar_if_it_can(widgets: bool, monkeypatch: pytest.Mon
     monkeypatch.setattr("chita.report.progress.find_spec", lambda _: object() if widgets else None)
     assert _bar(show=True).disable != widgets
     assert _bar(show=False).disable
+
+
+def test_tracked_batches_are_iterated_again_without_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tracked = Tracked([1, 2, 3], "test")
+    assert [list(tracked), list(tracked)] == [[1, 2, 3], [1, 2, 3]] and len(tracked) == 3
+    assert capsys.readouterr() == ("", "")

@@ -37,5 +37,6 @@ def write_logs(*, verbose: bool) -> None:
         handler = logging.StreamHandler()
         handler.setFormatter(PrintableFormatter(LINE, "%X"))
         if os.environ.get("RANK", "0") == "0":  # of the ranks that torchrun started
-            forecast.logger.setLevel(logging.INFO)
+            for logger in (forecast.logger, logging.getLogger("chita.cli.prune")):
+                logger.setLevel(logging.INFO)
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from chita.cli.import_option import Imports
 from chita.cli.launch import Output, open_with_data, resumable
@@ -46,10 +44,13 @@ from chita.pruning.result import PruneResult
 from chita.pruning.resume import StageFile
 from chita.report.console import show, show_json
 from chita.report.page.render import write_page
+from chita.report.progress import Tracked
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.zoo import Network, find_network
 from chita.zoo.network_data import TEXT, is_own
 from chita.zoo.trained import Trained
+
+logger = logging.getLogger(__name__)
 
 SPARSITY = 0.9  # the default without a floor
 
@@ -144,7 +145,8 @@ def prune_command(
         )
         if reestimate_bn:
             _reestimate(trained)
-        test = trained.test if ranks.rank == 0 else None  # rank 0 reports
+        test = _tracked(trained.test) if ranks.rank == 0 else None  # rank 0 reports
+        logger.info("testing the dense network")
         metric = Metric(trained.model, test, loss or loss_name)
         dense = metric(trained.model)
         own_loss: dict[str, Any] = {} if loss is None else {"loss": loss}
@@ -173,6 +175,11 @@ def _choose_data(data_name: str | None, text: Path | None) -> str | None:
     return f"{TEXT}{text}"
 
 
+def _tracked(test: Any) -> Any:
+    """Return test data that show a bar if they are batches; other forms of data as they are."""
+    return Tracked(test, "test") if isinstance(test, Batches) else test
+
+
 def _log_plans() -> None:
     """Log where A, or the outputs of blocks, are stored."""
     for plan in ("chita.solver.matrix.plan", "chita.pruning.block_by_block.plan"):
@@ -192,8 +199,7 @@ def _reestimate(trained: Trained) -> None:
         seed=trained.seed,
         device=device_of(trained.model),
     )
-    bar = track(augmented, "batch norm", console=Console(stderr=True))
-    reestimate_batch_norm(trained.model, bar)
+    reestimate_batch_norm(trained.model, Tracked(augmented, "batch norm"))
 
 
 def _write(

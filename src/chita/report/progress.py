@@ -11,11 +11,46 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from math import isfinite
 from time import perf_counter
+from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn, Task, TextColumn
+from rich.progress import Progress, ProgressColumn, Task, TextColumn, track
 from rich.progress_bar import ProgressBar
 from rich.text import Text
+
+
+class Counted(Protocol):
+    """Items that can be iterated again, and their number."""
+
+    def __iter__(self) -> Iterator[Any]: ...  # pragma: no cover
+
+    def __len__(self) -> int: ...  # pragma: no cover
+
+
+class Tracked:
+    """Batches that show a bar on a terminal in every iteration.
+
+    Args:
+        batches: the batches, for any number of iterations.
+        what: what is done with them.
+    """
+
+    def __init__(self, batches: Counted, what: str) -> None:
+        self._batches, self._what = batches, what
+
+    def __iter__(self) -> Iterator[Any]:
+        console = Console(stderr=True)
+        yield from track(
+            self._batches,
+            self._what,
+            total=len(self),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    def __len__(self) -> int:
+        return len(self._batches)
 
 
 class RunBar:
