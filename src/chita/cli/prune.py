@@ -146,7 +146,8 @@ def prune_command(
         if reestimate_bn:
             _reestimate(trained)
         test = _tracked(trained.test) if ranks.rank == 0 else None  # rank 0 reports
-        logger.info("testing the dense network")
+        if test is not None:
+            logger.info("testing the dense network")
         metric = Metric(trained.model, test, loss or loss_name)
         dense = metric(trained.model)
         own_loss: dict[str, Any] = {} if loss is None else {"loss": loss}
