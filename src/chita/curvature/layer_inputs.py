@@ -31,6 +31,7 @@ from chita.model.samples.stream import SampleStream
 from chita.model.sections import Group
 from chita.model.token_models import has_decoder
 from chita.model.weights import Weight, Weights, weight_axes
+from chita.solver.precision import own_precision
 
 CHUNK = 64  # samples in a forward pass
 
@@ -166,7 +167,8 @@ class _Sum:
 
     def add(self, x: Tensor) -> None:
         """Add N inputs, (groups, i, N)."""
-        product = (x @ x.mT).double()
+        with own_precision():  # the forward pass may run in bfloat16
+            product = (x @ x.mT).double()
         self._total = product if self._total is None else self._total.add_(product)
         self._count += x.shape[-1]
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from torch import nn
 
-from chita.model.forward import unwrapped
+from chita.model.fast_arithmetic import fast_arithmetic
+from chita.model.forward import device_of, unwrapped
 from chita.model.hooks import Args, Keywords, returning, watching
 from chita.model.samples.batch import Batch
 
@@ -62,8 +63,10 @@ class Replay:
             the output of a StopPassError that a hook raised before.
         """
         earlier = () if before is None else self.blocks[:section]
+        fast = fast_arithmetic(device_of(self.model), self.model.parameters())
+        ends = watching(self.blocks[section : section + 1], _stop)
         try:
-            with returning(earlier, before), watching(self.blocks[section : section + 1], _stop):
+            with fast, returning(earlier, before), ends:
                 return batch.outputs(unwrapped(self.model))
         except StopPassError as stop:
             return stop.output
