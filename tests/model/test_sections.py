@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -143,3 +144,20 @@ def test_a_layer_without_a_call_belongs_to_its_block() -> None:
     found = sections_of(model, 4)
     last = found.groups[1][-1][-1]
     assert last.weights[0].name == "blocks.1.rare.weight" and last.calls == 0
+
+
+def test_blocks_are_found_by_exact_passes_and_run_in_fast_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sections that run in bfloat16 differ from a plain pass by more than the check allows."""
+    monkeypatch.setattr("chita.model.fast_arithmetic._has_bfloat16", lambda place: True)
+    monkeypatch.setattr("chita.model.fast_arithmetic.LEAST_CAST", 0)
+    with seeded():
+        model = Net(in_turn).eval()
+    batch = Batch(((numbers(2, 4).float(),), torch.zeros(2)), 2)
+    found = find_sections(model, measurable_layers(model, Weights(model)), batch)
+    assert found.replay.sections == 4 and found.replay.fast
+    output = found.replay.run(0, batch)
+    plain = replace(found.replay, fast=False).run(0, batch)
+    assert not torch.equal(output, plain)
+    assert torch.allclose(output, plain, atol=0.05)

@@ -60,5 +60,5 @@ def test_texts_that_match_no_cell_together_are_named() -> None:
         ChitaError, match=naming("0.8", "network mlpnet, 'my net'", "sparsity 0.9, 0.8")
     ):
         select_cells(cells, ["mlpnet", "0.8"])
-    with pytest.raises(ChitaError, match=naming("my net", "one cell")):
+    with pytest.raises(ChitaError, match=naming("my net", "network mlpnet")):
         select_cells(cells[:1], ["my net"])

@@ -9,6 +9,7 @@ architecture.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +40,12 @@ class Replay:
     Attributes:
         model: the model, in eval mode while sections run.
         blocks: modules that a forward pass calls once each, in this order; may be empty.
+        fast: whether large float32 models run in fast arithmetic.
     """
 
     model: nn.Module
     blocks: tuple[nn.Module, ...] = ()
+    fast: bool = False
 
     @property
     def sections(self) -> int:
@@ -63,13 +66,17 @@ class Replay:
             the output of a StopPassError that a hook raised before.
         """
         earlier = () if before is None else self.blocks[:section]
-        fast = fast_arithmetic(device_of(self.model), self.model.parameters())
         ends = watching(self.blocks[section : section + 1], _stop)
         try:
-            with fast, returning(earlier, before), ends:
+            with self._arithmetic(), returning(earlier, before), ends:
                 return batch.outputs(unwrapped(self.model))
         except StopPassError as stop:
             return stop.output
+
+    def _arithmetic(self) -> AbstractContextManager[Any]:
+        if not self.fast:
+            return nullcontext()
+        return fast_arithmetic(device_of(self.model), self.model.parameters())
 
 
 def _stop(module: nn.Module, args: Args, keywords: Keywords, output: Any) -> None:

@@ -86,10 +86,15 @@ def find_sections(model: nn.Module, layers: Sequence[Owner], sample: Batch) -> S
             found = _divide(model, layers, chain, trace)
             if found is not None and _runs_in_sections(found.replay, trace, sample):
                 sizes = (bytes_of(trace.outputs[block]) for block in chain)
-                return replace(found, output_bytes=max(sizes))
+                return replace(_fast(found), output_bytes=max(sizes))
     whole = _divide(model, layers, (), trace)
     assert whole is not None
-    return whole
+    return _fast(whole)
+
+
+def _fast(sections: Sections) -> Sections:
+    """Return the same sections in fast arithmetic, for which their check is too strict."""
+    return replace(sections, replay=replace(sections.replay, fast=True))
 
 
 def _chains(model: nn.Module, layers: Sequence[Owner]) -> list[tuple[nn.Module, ...]]:

@@ -76,9 +76,9 @@ def run_benchmark(
         out: the output folder.
         only: values of the cells to compute (see `select_cells`); by default all cells.
     """
-    require_same_checkpoints(bench.subjects, out)
     kept, cells = Cells(out), benchmark.cells(bench)
     selected = select_cells(cells, only)
+    require_same_checkpoints(bench.subjects, out)
     try:
         kept.compute(selected, name)
     finally:

@@ -58,7 +58,10 @@ def _text(value: Any) -> str | None:
 
 
 def _known(values: Mapping[str, Sequence[str]]) -> str:
-    """Return a text with the values of the fields in which cells differ, as a shell reads them."""
-    several = {field: map(shlex.quote, known) for field, known in values.items() if len(known) > 1}
-    fields = "; ".join(f"{field} {', '.join(known)}" for field, known in several.items())
-    return f"the cells differ in {fields}" if fields else "there is only one cell"
+    """Return a text with the values to choose from, as a shell reads them."""
+    fields = "; ".join(
+        f"{field} {', '.join(map(shlex.quote, known))}"
+        for field, known in values.items()
+        if len(known) > 1 or field == "network"
+    )
+    return f"the cells have {fields}" if fields else "there is only one cell"

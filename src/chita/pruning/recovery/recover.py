@@ -103,7 +103,9 @@ def recover(
         with run_bar(show=progress and ranks.rank == 0) as bar:
             found, rate = recovery.run(kept, began, Forecast(bar))
     if not found.kept:
-        logger.warning("training does not lower the held-out loss: the model is unchanged")
+        logger.warning(
+            "training does not lower the held-out loss and is undone; only the masks are applied"
+        )
     return RecoverResult(
         model=model,
         loss_before=found.before.mean,

@@ -43,7 +43,7 @@ class RecoverResult:
 
 def _table(result: RecoverResult) -> Table:
     """Return a table of the losses and the effort."""
-    caption = None if result.kept else "The loss did not fall: the model is unchanged."
+    caption = None if result.kept else "The loss did not fall: the training is undone."
     table = Table("recovery", caption=caption)
     table.add_column("before", justify="right")
     table.add_column("after", justify="right")
