@@ -152,8 +152,7 @@ def test_blocks_are_found_by_exact_passes_and_run_in_fast_ones(
     """Sections that run in bfloat16 differ from a plain pass by more than the check allows."""
     monkeypatch.setattr("chita.model.fast_arithmetic._has_bfloat16", lambda place: True)
     monkeypatch.setattr("chita.model.fast_arithmetic.LEAST_CAST", 0)
-    with seeded():
-        model = Net(in_turn).eval()
+    model = seeded(lambda: Net(in_turn)).eval()
     batch = Batch(((numbers(2, 4).float(),), torch.zeros(2)), 2)
     found = find_sections(model, measurable_layers(model, Weights(model)), batch)
     assert found.replay.sections == 4 and found.replay.fast
