@@ -37,6 +37,7 @@ def subjects(folder: Path, seed: int, *changed: str) -> dict[str, Subject]:
 
 
 def run(found: dict[str, Subject], out: Path) -> None:
+    out.mkdir(exist_ok=True)
     run_benchmark("names", Names(), Bench(found, 1), out)
 
 

@@ -120,7 +120,7 @@ def test_damaged_and_foreign_files_are_errors(damage: str, resume: bool, tmp_pat
 
 @pytest.mark.parametrize(
     ("recover", "part", "key"),
-    [(False, "search", "candidate"), (True, "recovery", "plan"), (True, "search", "champion")],
+    [(False, "search", "candidate"), (True, "recovery", "plan"), (True, "search", "best")],
 )
 def test_a_state_without_a_key_is_an_error(
     recover: bool, part: str, key: str, tmp_path: Path

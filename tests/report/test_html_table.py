@@ -92,5 +92,5 @@ def test_names_cannot_inject_and_no_colour_is_set() -> None:
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_recovery_says_whether_it_was_kept(kept: bool) -> None:
     result = chita.RecoverResult(torch.nn.Linear(1, 1), 0.5, 0.25, kept, 1200, 300, 0.003, 1.5)
-    assert ("unchanged" in str(result)) == ("unchanged" in result._repr_html_()) == (not kept)
+    assert ("undone" in str(result)) == ("undone" in result._repr_html_()) == (not kept)
     assert ["training steps", "", "1,200"] in Reader(result._repr_html_()).rows

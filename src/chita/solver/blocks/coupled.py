@@ -40,6 +40,7 @@ from chita.solver.ranks import Ranks
 # The largest share of the columns in a batch. In smaller batches the first blocks do most of the
 # work; in larger ones too many blocks change their supports at once, and the change is rejected.
 SHARE = 1 / 4
+STILL = 100  # rounding errors of its weights by which a block may move without counting as moved
 
 # How blocks are solved: first supports and weights, then, on fixed supports, the weights only.
 Rules = tuple[BatchSolver, BatchSolver]
@@ -139,6 +140,9 @@ def _turn(
         own = times(w - part.w0, part.columns)
         dropped = Standing(solved.kept, w, own.double())
         e, image = (solved.w - w).double(), (solved.rho - part.offset - own).double()
+        # A move by rounding errors has no direction: its image is not A_B e_B.
+        still = e.norm(dim=1) <= STILL * torch.finfo(w.dtype).eps * w.norm(dim=1)
+        e, image = e.masked_fill(still[:, None], 0.0), image.masked_fill(still[:, None], 0.0)
         at_dropped = rho + problem.ranks.sum((dropped.own - now.own).sum(0))
         t = joint_steps(of_batch, at_dropped, (w - part.w0).double(), e, image, trace)
         after = dropped.moved(t, e, image)
