@@ -198,8 +198,7 @@ class _Filler:
         self._owners = owners(model, self._weights)
         self._done = 0
         self._fast = True
-        self._most = rows  # in one batched pass
-        self._halved = False
+        self._most, self._halved = rows, False  # the most rows of one batched pass
         self._checked: set[tuple[torch.Size, ...]] = set()
 
     def fill(self, chunks: Iterable[Batch]) -> None:
@@ -257,16 +256,13 @@ class _Filler:
     def _use_less_memory(self, rows: int) -> None:
         """Halve the rows of a batched pass, in which memory was exceeded; then give them up."""
         if self._halved:
-            logger.warning("computing gradients row by row: the GPU has too little free memory")
-            self._fast = False
+            self._fast, now = False, "row by row"
         else:
             self._most, self._halved = -(-rows // 2), True
-            logger.warning(
-                "computing gradients of %d rows at a time, instead of %d: the GPU has too little "
-                "free memory",
-                self._most,
-                rows,
-            )
+            now = f"of {self._most} rows at a time"
+        logger.warning(
+            "computing gradients %s, not of %d: the GPU has too little free memory", now, rows
+        )
 
     def _end(self, place: Place, losses: Tensor, chunk: Batch) -> None:
         """Check and finish the rows of a place, whose losses are (R,), from R * m samples."""
