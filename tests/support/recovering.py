@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import chita
 from chita.model.distill import DenseNetwork
 from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.model.weights import Weights
 from chita.pruning.recovery.objective import RecoveryTask, distillation
+from chita.pruning.recovery.result import RecoverResult
 from tests.support.pruning import numbers, points, seeded
 
 CPU = torch.device("cpu")
@@ -98,3 +100,7 @@ class Tied(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.head(self.two(self.one(x).tanh()).tanh())
         return out
+
+
+def recover(model: nn.Module, batches: Any, **keywords: Any) -> RecoverResult:
+    return chita.recover(model, batches, **{"budget": "20 steps", "progress": False, **keywords})

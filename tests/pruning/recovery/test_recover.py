@@ -1,4 +1,4 @@
-"""chita.recover: what it gains, holds and restores, and what it refuses."""
+"""chita.recover: what it gains, holds and restores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import chita
 from chita.errors import ChitaError
 from chita.model.weights import Weights
 from chita.pruning import budget as budget_module
@@ -21,7 +20,6 @@ from chita.pruning.budget import Budget
 from chita.pruning.fewer_samples import LEAST_CHECKED
 from chita.pruning.recovery import guarded_training as recovery_module
 from chita.pruning.recovery.pool import LEAST_BATCH
-from chita.pruning.recovery.result import RecoverResult
 from tests.support.clock import StepClock
 from tests.support.gloo import on_ranks
 from tests.support.guarded import accuracy_of, fit
@@ -40,11 +38,7 @@ from tests.support.pruning import (
     tiny,
     unseen_digits,
 )
-from tests.support.recovering import halved, normalised
-
-
-def recover(model: nn.Module, batches: Any, **keywords: Any) -> RecoverResult:
-    return chita.recover(model, batches, **{"budget": "20 steps", "progress": False, **keywords})
+from tests.support.recovering import halved, normalised, recover
 
 
 def test_a_pruned_network_gets_its_accuracy_back() -> None:
@@ -249,55 +243,6 @@ def test_a_slow_network_has_smaller_steps_and_fewer_held_out_samples(
     assert LEAST_BATCH <= batch <= 25 and checked == LEAST_CHECKED
 
 
-def bad_arguments() -> list[Any]:
-    teacher, wide = tiny(), nn.Linear(6, 5).double()
-    inputs = points(40)[0]
-    no_mask = {"2.weight": torch.ones(3, 7, dtype=torch.bool)}
-    return [
-        ({"teacher": wide}, naming("teacher", (1, 5), (1, 3))),
-        ({"teacher": "dense"}, naming("teacher", "Module", "dense")),
-        ({}, naming("teacher", "loss")),
-        ({"teacher": teacher, "loss": F.cross_entropy}, naming("teacher", "loss")),
-        ({"teacher": teacher, "batches": [inputs[:1]]}, naming("batches", 2, 1)),
-        ({"teacher": teacher, "batches": []}, naming("batches", "samples")),
-        ({"teacher": teacher, "batches": [inputs[:1].repeat(9, 1)]}, naming("batches", "held out")),
-        ({"teacher": teacher, "batches": ["text"]}, naming("batch 0")),
-        ({"teacher": teacher, "batches": [inputs[:, :4]]}, naming("inputs", (1, 4))),
-        ({"teacher": teacher, "masks": no_mask}, naming("2.weight", (3, 8), (3, 7))),
-        ({"teacher": teacher, "masks": [no_mask]}, naming("masks", "list")),
-        ({"teacher": teacher, "seed": -1}, naming("seed", -1)),
-        *(
-            ({"teacher": teacher, "budget": bad}, naming("budget", bad))
-            for bad in (0, -1, math.nan, "quick", "0 steps", True)
-        ),
-    ]
-
-
-def test_the_model_does_not_imitate_itself() -> None:
-    """Its loss is 0 from the start, so that nothing is recovered."""
-    model: Any = tiny()
-    for teacher in (model, nn.DataParallel(model)):
-        with pytest.raises(ChitaError, match=naming("teacher", "model itself")):
-            recover(model, [points(40)[0]], teacher=teacher, budget="2 steps", progress=False)
-
-
-@pytest.mark.parametrize(("arguments", "message"), bad_arguments())
-def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
-    """The model is not changed, not even by good masks."""
-    model: Any = tiny(1)
-    before = snapshot(model)
-    good = {"0.weight": torch.zeros(8, 6, dtype=torch.bool)}
-    given = {"batches": [points(40)[0]], "masks": good, **arguments}
-    with pytest.raises(ChitaError, match=message):
-        recover(model, given.pop("batches"), **given)
-    assert same(snapshot(model), before)
-
-
-def test_a_model_without_trainable_parameters() -> None:
-    with pytest.raises(ChitaError, match=naming("requires_grad_(True)")):
-        recover(tiny().requires_grad_(False), [points(40)[0]], teacher=tiny())
-
-
 def test_a_teacher_of_another_architecture_may_teach() -> None:
     pair = points(400)
     teacher: Any = seeded(lambda: nn.Sequential(nn.Linear(6, 30), nn.ReLU(), nn.Linear(30, 3)))
@@ -327,10 +272,3 @@ def test_ranks_have_the_same_network() -> None:
         assert same(one[0], other[0])
         assert one[1:] == other[1:]
         assert one[2] < one[3]
-
-
-def test_a_teacher_that_does_not_take_the_inputs() -> None:
-    model, batches = halved(tiny()), [points(80)[0]]
-    for teacher in (nn.Linear(5, 3), copy.deepcopy(model).to("meta")):
-        with pytest.raises(ChitaError, match=naming("teacher", type(teacher).__name__)):
-            recover(model, batches, teacher=teacher)

@@ -1,0 +1,78 @@
+"""chita.recover: what it refuses."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import nn
+
+from chita.errors import ChitaError
+from tests.support.messages import naming
+from tests.support.pruning import (
+    points,
+    same,
+    snapshot,
+    tiny,
+)
+from tests.support.recovering import halved, recover
+
+
+def bad_arguments() -> list[Any]:
+    teacher, wide = tiny(), nn.Linear(6, 5).double()
+    inputs = points(40)[0]
+    no_mask = {"2.weight": torch.ones(3, 7, dtype=torch.bool)}
+    return [
+        ({"teacher": wide}, naming("teacher", (1, 5), (1, 3))),
+        ({"teacher": "dense"}, naming("teacher", "Module", "dense")),
+        ({}, naming("teacher", "loss")),
+        ({"teacher": teacher, "loss": F.cross_entropy}, naming("teacher", "loss")),
+        ({"teacher": teacher, "batches": [inputs[:1]]}, naming("batches", 2, 1)),
+        ({"teacher": teacher, "batches": []}, naming("batches", "samples")),
+        ({"teacher": teacher, "batches": [inputs[:1].repeat(9, 1)]}, naming("batches", "held out")),
+        ({"teacher": teacher, "batches": ["text"]}, naming("batch 0")),
+        ({"teacher": teacher, "batches": [inputs[:, :4]]}, naming("inputs", (1, 4))),
+        ({"teacher": teacher, "masks": no_mask}, naming("2.weight", (3, 8), (3, 7))),
+        ({"teacher": teacher, "masks": [no_mask]}, naming("masks", "list")),
+        ({"teacher": teacher, "seed": -1}, naming("seed", -1)),
+        *(
+            ({"teacher": teacher, "budget": bad}, naming("budget", bad))
+            for bad in (0, -1, math.nan, "quick", "0 steps", True)
+        ),
+    ]
+
+
+def test_the_model_does_not_imitate_itself() -> None:
+    """Its loss is 0 from the start, so that nothing is recovered."""
+    model: Any = tiny()
+    for teacher in (model, nn.DataParallel(model)):
+        with pytest.raises(ChitaError, match=naming("teacher", "model itself")):
+            recover(model, [points(40)[0]], teacher=teacher, budget="2 steps", progress=False)
+
+
+@pytest.mark.parametrize(("arguments", "message"), bad_arguments())
+def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """The model is not changed, not even by good masks."""
+    model: Any = tiny(1)
+    before = snapshot(model)
+    good = {"0.weight": torch.zeros(8, 6, dtype=torch.bool)}
+    given = {"batches": [points(40)[0]], "masks": good, **arguments}
+    with pytest.raises(ChitaError, match=message):
+        recover(model, given.pop("batches"), **given)
+    assert same(snapshot(model), before)
+
+
+def test_a_model_without_trainable_parameters() -> None:
+    with pytest.raises(ChitaError, match=naming("requires_grad_(True)")):
+        recover(tiny().requires_grad_(False), [points(40)[0]], teacher=tiny())
+
+
+def test_a_teacher_that_does_not_take_the_inputs() -> None:
+    model, batches = halved(tiny()), [points(80)[0]]
+    for teacher in (nn.Linear(5, 3), copy.deepcopy(model).to("meta")):
+        with pytest.raises(ChitaError, match=naming("teacher", type(teacher).__name__)):
+            recover(model, batches, teacher=teacher)
