@@ -7,6 +7,7 @@ whether glibc can return memory at all.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -52,10 +53,12 @@ size = {BLOCKS} * MAPPED // 2
 """
 
 
-def run(script: str) -> Any:
-    """Run the script in a fresh process, and return what it prints as JSON."""
-    command = [sys.executable, "-c", SETUP + script]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+def run(script: str, **variables: str) -> Any:
+    """Run the script in a fresh process with more environment variables, and return what it prints
+    as JSON."""
+    command, environment = [sys.executable, "-c", SETUP + script], {**os.environ, **variables}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(done.stdout)
 
 
 def test_memory_is_reused_inside_and_returned_outside() -> None:
@@ -88,3 +91,24 @@ print(json.dumps([size, kept - before, resident() - before]))
     size, kept, left = found
     assert kept > size / 2
     assert left < size / 4
+
+
+# With each of these values, glibc returns the blocks of `faults` to the system.
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("MALLOC_TRIM_THRESHOLD_", "131072"),
+        ("MALLOC_MMAP_THRESHOLD_", "33554432"),
+        ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=131072"),
+    ],
+)
+def test_the_settings_of_the_user_are_kept(variable: str, value: str) -> None:
+    touched, inside = run(
+        """
+with freed_memory_reused():
+    inside = faults(4)
+print(json.dumps([4 * size, inside]))
+""",
+        **{variable: value},
+    )
+    assert inside > 0.5 * touched // PAGE

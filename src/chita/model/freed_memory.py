@@ -8,6 +8,7 @@ from the system again, page by page. This takes a fifth of the time of a step of
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +22,21 @@ from typing import Any
 _TRIM_THRESHOLD, _MAP_THRESHOLD = -1, -3
 MAPPED = 32 << 20
 NEVER = (1 << 31) - 1
+# The variables by which a user sets these parameters: a call of mallopt would override them.
+SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 @contextmanager
 def freed_memory_reused(wanted: bool = True) -> Iterator[None]:
     """Keep the freed memory of the heap while the context is open, and return it at the end.
 
-    It does nothing where the C library is not glibc. The setting applies to the whole process.
+    It does nothing where the C library is not glibc, or where one of the environment variables
+    SET_BY_USER is set. The setting applies to the whole process.
 
     Args:
         wanted: whether to do so; a run with a limit on its memory should not.
     """
-    library = _glibc() if wanted else None
+    library = _glibc() if wanted and not any(map(os.environ.get, SET_BY_USER)) else None
     if library is None:
         yield
         return
