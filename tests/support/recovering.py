@@ -15,6 +15,7 @@ from chita.model.seeds import generator_of
 from chita.model.weights import Weights
 from chita.pruning.recovery.objective import RecoveryTask, distillation
 from chita.pruning.recovery.result import RecoverResult
+from chita.solver.ranks import ALONE
 from tests.support.pruning import numbers, points, seeded
 
 CPU = torch.device("cpu")
@@ -56,6 +57,17 @@ def task_of(
         at_once=at_once,
         place=CPU,
     )
+
+
+def draw(task: RecoveryTask, count: int, key: int = 0) -> list[Batch]:
+    """The batches of some steps."""
+    return list(task.draw(generator_of(key), ALONE, count))
+
+
+def parts(batch: Batch) -> tuple[Any, Any]:
+    """The inputs and the targets of a batch."""
+    assert isinstance(batch.content, tuple)
+    return batch.content
 
 
 def kept_of(model: nn.Module) -> dict[nn.Parameter, Tensor]:
