@@ -43,10 +43,18 @@ def masks_of(
     check_values(weights.items())
     kept = {name: weight.detach() != 0 for name, weight in weights.items()}
     masks = {name: mask for name, mask in kept.items() if not bool(mask.all())}
-    for name, mask in masks.items():
-        if not bool(mask.any()):  # pruned completely, or initialised with zeros as in an adapter
-            logger.warning("%s has zeros only, so its mask keeps none of its weights", name)
+    warn_of_empty(masks)
     return masks
+
+
+def warn_of_empty(masks: Mapping[str, Tensor]) -> None:
+    """Log a warning for each mask that keeps nothing.
+
+    The layer was pruned completely, or initialised with zeros as in an adapter.
+    """
+    for name, mask in masks.items():
+        if not bool(mask.any()):
+            logger.warning("the mask of %s keeps none of its weights, which all stay zero", name)
 
 
 @torch.no_grad()

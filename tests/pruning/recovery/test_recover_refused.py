@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from chita.errors import ChitaError
-from tests.support.messages import naming
+from tests.support.messages import naming, says
 from tests.support.pruning import (
     points,
     same,
@@ -64,6 +64,40 @@ def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> 
     with pytest.raises(ChitaError, match=message):
         recover(model, given.pop("batches"), **given)
     assert same(snapshot(model), before)
+
+
+def no_masks(*names: str) -> dict[str, torch.Tensor]:
+    """Masks of `tiny` that keep none of these weights, and all others."""
+    return {
+        name: torch.full(weight.shape, name not in names, dtype=torch.bool)
+        for name, weight in tiny().named_parameters()
+        if weight.ndim > 1
+    }
+
+
+def test_masks_that_keep_nothing() -> None:
+    """Neither those that are given, nor those of a model of zeros."""
+    model: Any = tiny(1)
+    before = snapshot(model)
+    empty = no_masks("0.weight", "2.weight")
+    with pytest.raises(ChitaError, match=naming("masks", 72)):
+        recover(model, [points(40)[0]], teacher=tiny(), masks=empty)
+    assert same(snapshot(model), before)
+    for layer in (model[0], model[2]):
+        nn.init.zeros_(layer.weight)
+    with pytest.raises(ChitaError, match=naming("masks", 72)):
+        recover(model, [points(40)[0]], teacher=tiny())
+
+
+def test_a_layer_of_which_nothing_is_kept_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Also if masks name that layer alone: the other one keeps all of its weights."""
+    empty = no_masks("0.weight")
+    for masks in (empty, {"0.weight": empty["0.weight"]}):
+        caplog.clear()
+        model: Any = tiny(1)
+        recover(model, [points(40)[0]], teacher=tiny(), masks=masks)
+        assert says(caplog.text, "0.weight", without="2.weight")
+        assert not bool(model[0].weight.any()) and bool(model[2].weight.any())
 
 
 def test_a_model_without_trainable_parameters() -> None:

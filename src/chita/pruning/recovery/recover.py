@@ -15,8 +15,9 @@ from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.checks import check_model, check_module
 from chita.model.forward import convolution_trials, unwrapped
 from chita.model.freed_memory import freed_memory_reused
+from chita.model.layers import prunable_by_default
 from chita.model.losses import Loss
-from chita.model.masks import apply_masks, check_masks
+from chita.model.masks import apply_masks, check_masks, warn_of_empty
 from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.ties import merged_ties
 from chita.model.weights import Weights
@@ -34,9 +35,6 @@ from chita.solver.precision import own_precision
 from chita.solver.ranks import Ranks, joined_ranks
 
 logger = logging.getLogger(__name__)
-
-HELD_OUT_SHARE = 0.15
-MOST_HELD_OUT = 1000
 
 
 def recover(
@@ -98,6 +96,7 @@ def recover(
         _agree(ranks, model, options)
         weights, kept = _supported(model, masks)
         agree_on_masks(ranks, weights, kept, sync=sync)
+        _check_kept(model, weights, kept)
         recovery = SingleRecovery(model, weights, batches, options, ranks)
         apply_masks(model, weights.split(kept) if masks else {})
         with run_bar(show=progress and ranks.rank == 0) as bar:
@@ -156,3 +155,22 @@ def _supported(model: nn.Module, masks: Mapping[str, Tensor] | None) -> tuple[We
     names = [name for name, parameter in model.named_parameters() if parameter in given]
     weights = Weights(model, include=[glob.escape(name) for name in names])
     return weights, torch.cat([given[weight.parameter].reshape(-1) for weight in weights])
+
+
+def _check_kept(model: nn.Module, weights: Weights, kept: Tensor) -> None:
+    """Raise a ChitaError if no prunable weight is kept; warn of each layer that keeps none.
+
+    Args:
+        model: the pruned model.
+        weights: the weights that must keep their zeros, p in total.
+        kept: their support, (p,) bool.
+    """
+    chosen = {weight.parameter for weight in weights}
+    others = (each for each in prunable_by_default(model) if each not in chosen)
+    if not bool(kept.any()) and not any(bool(each.any()) for each in others):
+        raise ChitaError(
+            f"masks keep none of the {weights.size} prunable weights: give masks that are True "
+            "where a weight is kept, such as PruneResult.masks, or, without masks, a model whose "
+            "weights are not all zero"
+        )
+    warn_of_empty(weights.split(kept))
