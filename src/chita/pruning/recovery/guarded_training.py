@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 
 TIMED_STEPS = 3  # the first one is not timed
 TEST_KEY = -1  # determines the order of the samples in tests; stages have their numbers as keys
+DIVERGED = (
+    "training makes the held-out loss NaN or infinite, though all samples have a finite one "
+    "before; give a loss with finite gradients, or a model in float32 or float64"
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from chita.errors import ChitaError
 from chita.pruning.budget import Budget, Costs, RecoveryPlan, divide_steps, parse_budget
 from chita.pruning.config import SCHEDULE, PruneConfig
 from chita.pruning.held_out import LossesOf
-from chita.pruning.recovery.guarded_training import GuardedTraining
+from chita.pruning.recovery.guarded_training import DIVERGED, GuardedTraining
 from chita.pruning.recovery.pool import LEAST_BATCH, SamplePool, batch_size
 from chita.pruning.recovery.range_test import LEAST_TEST_STEPS, RATES, SLOWEST, steps_of_test
 from chita.pruning.schedule import BISECTIONS, highest_sparsity, sparsities
@@ -109,8 +109,7 @@ class TrainingBudget:
         if rate is None:
             check()
             raise ChitaError(
-                f"recovery fails: training with a relative rate of {SLOWEST:g} gives a held-out "
-                f"loss that is not finite; check the data and the model{remedy}"
+                f"recovery fails, even with a relative rate of {SLOWEST:g}: {DIVERGED}{remedy}"
             )
         return rate
 

@@ -20,7 +20,7 @@ from chita.model.losses import Loss
 from chita.model.masks import apply_masks, check_masks, warn_of_empty
 from chita.model.named_losses import DISTILLED, resolve_loss
 from chita.model.ties import merged_ties
-from chita.model.weights import Weights
+from chita.model.weights import Weights, check_finite
 from chita.pruning.budget import parse_budget
 from chita.pruning.forecast import Forecast
 from chita.pruning.rank_agreement import (
@@ -28,6 +28,7 @@ from chita.pruning.rank_agreement import (
     agree_on_model,
     agree_on_options,
 )
+from chita.pruning.recovery.guarded_training import DIVERGED
 from chita.pruning.recovery.result import RecoverResult
 from chita.pruning.recovery.single_recovery import RecoverOptions, SingleRecovery
 from chita.report.progress import run_bar
@@ -102,9 +103,8 @@ def recover(
         with run_bar(show=progress and ranks.rank == 0) as bar:
             found, rate = recovery.run(kept, began, Forecast(bar))
     if not found.kept:
-        logger.warning(
-            "training does not lower the held-out loss and is undone; only the masks are applied"
-        )
+        cause = "training does not lower the held-out loss" if found.finite else DIVERGED
+        logger.warning("the training is undone, only the masks are applied: %s", cause)
     return RecoverResult(
         model=model,
         loss_before=found.before.mean,
@@ -149,11 +149,11 @@ def _agree(ranks: Ranks, model: nn.Module, options: RecoverOptions) -> None:
 def _supported(model: nn.Module, masks: Mapping[str, Tensor] | None) -> tuple[Weights, Tensor]:
     """Return the weights that must keep their zeros, p in total, and their support, (p,) bool."""
     given = {} if masks is None else dict(check_masks(model, masks))
-    if not given:
-        weights = Weights(model)
-        return weights, weights.vector() != 0
     names = [name for name, parameter in model.named_parameters() if parameter in given]
-    weights = Weights(model, include=[glob.escape(name) for name in names])
+    weights = Weights(model, include=[glob.escape(name) for name in names] if given else None)
+    check_finite(weights)
+    if not given:
+        return weights, weights.vector() != 0
     return weights, torch.cat([given[weight.parameter].reshape(-1) for weight in weights])
 
 
