@@ -174,7 +174,8 @@ def scalar(value: Any) -> Tensor:
 def _own_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if loss is not None:
         raise ChitaError(
-            "loss= is for batches of (inputs, targets); for dicts, the model's .loss is used"
+            "loss= is for batches of (inputs, targets); for dicts, the model's .loss is used: pass "
+            "(dict, targets), or leave out loss"
         )
     outputs = batch.outputs(model)
     value = getattr(outputs, "loss", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+import chita
 from chita.errors import ChitaError
 from tests.support.messages import naming, says
 from tests.support.pruning import (
@@ -34,7 +36,7 @@ def bad_arguments() -> list[Any]:
         ({"teacher": teacher, "batches": [inputs[:1]]}, naming("batches", 2, 1)),
         ({"teacher": teacher, "batches": []}, naming("batches", "samples")),
         ({"teacher": teacher, "batches": [inputs[:1].repeat(9, 1)]}, naming("batches", "held out")),
-        ({"teacher": teacher, "batches": ["text"]}, naming("batch 0")),
+        ({"teacher": teacher, "batches": ["text"]}, naming("batches", "text", "tokenize")),
         ({"teacher": teacher, "batches": [inputs[:, :4]]}, naming("inputs", (1, 4))),
         ({"teacher": teacher, "masks": no_mask}, naming("2.weight", (3, 8), (3, 7))),
         ({"teacher": teacher, "masks": [no_mask]}, naming("masks", "list")),
@@ -64,6 +66,30 @@ def test_arguments_that_are_refused(arguments: dict[str, Any], message: str) -> 
     with pytest.raises(ChitaError, match=message):
         recover(model, given.pop("batches"), **given)
     assert same(snapshot(model), before)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([{"x": points(40)[0]}], naming("input", "x", "keys")),
+        ((points(40)[0], None), naming("batches[1]", "NoneType", "batches[0]")),
+        (["text"], naming("batches", "text", "tokenize")),
+    ],
+)
+def test_batches_are_refused_with_the_same_remedy_as_in_prune(batches: Any, message: str) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: recover(tiny(1), batches, teacher=tiny()),
+        lambda: chita.prune(tiny(1), batches, sparsity=0.5, loss="distill", progress=False),
+        lambda: chita.prune(tiny(1), batches, sparsity=0.5, progress=False),
+    ]
+    for call in calls:
+        with pytest.raises(ChitaError, match=message):
+            call()
+
+
+def test_targets_that_are_none_need_no_targets() -> None:
+    with pytest.raises(ChitaError, match=naming("batch 0", "targets", "(inputs,)")):
+        recover(tiny(1), [(points(40)[0], None)], loss="cross_entropy")
 
 
 def no_masks(*names: str) -> dict[str, torch.Tensor]:

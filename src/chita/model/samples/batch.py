@@ -5,7 +5,6 @@ Dimension 0 of every tensor is that of the samples.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, describe_error
 from chita.model.forward import run_model
 from chita.model.samples.arrays import IGNORED, LABELS, InputSpec, list_depth, to_tensors
+from chita.model.samples.misfit_hint import misfit_hint
 from chita.model.token_models import MASK
 
 AS_GIVEN = InputSpec()  # arrays keep their types
@@ -69,10 +69,9 @@ class Batch:
         except (ChitaError, torch.cuda.OutOfMemoryError):
             raise
         except MISFITS as error:
-            given = " and ".join(
-                f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
-            )
-            hint = _type_hint(model, tensors_of(inputs), error) or _name_hint(model, inputs)
+            tensors = tensors_of(inputs)
+            given = " and ".join(f"of shape {tuple(x.shape)} ({x.dtype})" for x in tensors)
+            hint = misfit_hint(model, inputs, tensors, error)
             raise ChitaError(
                 f"the model fails on inputs {given}: {describe_error(error)}{hint}"
             ) from error
@@ -95,29 +94,6 @@ def first_samples(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
             return
         yield batch if batch.size <= left else batch[: int(left)]
         left -= batch.size
-
-
-def _type_hint(model: nn.Module, inputs: list[Tensor], error: Exception) -> str:
-    """Return a remedy if the model fails on the data type of its inputs."""
-    dtype = InputSpec.of(model).dtype
-    if "type" not in str(error) or all(tensor.dtype == dtype for tensor in inputs):
-        return ""
-    return f"; the parameters are of type {dtype}: convert the inputs by inputs.to({dtype})"
-
-
-def _name_hint(model: nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> str:
-    """Return a remedy if a batch is a dict whose keys the forward pass does not take."""
-    taken = inspect.signature(model.forward).parameters
-    kinds = {parameter.kind for parameter in taken.values()}
-    if not isinstance(inputs, dict) or inspect.Parameter.VAR_KEYWORD in kinds:
-        return ""
-    unknown = ", ".join(repr(key) for key in inputs if key not in taken)
-    if not unknown:
-        return ""
-    return (
-        f"; a batch that is a dict gives the arguments of the model, which takes "
-        f"{', '.join(taken)} and not {unknown}: rename the keys, or pass (inputs, targets)"
-    )
 
 
 def differ_in_shape(one: Batch, other: Batch) -> bool:
@@ -174,6 +150,7 @@ def parse_batch(number: int, given: Any, spec: InputSpec = AS_GIVEN) -> Batch:
     """
     if isinstance(given, Batch):
         return given
+    _check_not_text(given)
     content: tuple[tuple[Any, ...], Any] | dict[str, Any]
     if isinstance(given, Mapping):
         keywords = to_tensors(given, spec, f"batch {number}")
@@ -187,18 +164,25 @@ def parse_batch(number: int, given: Any, spec: InputSpec = AS_GIVEN) -> Batch:
         content = (tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,), targets)
         for role, nest in (("inputs", inputs), ("targets", targets)):
             if not tensors_of(nest):
-                raise ChitaError(f"batch {number}: {role} hold no tensor, got {describe(nest)}")
-    elif isinstance(given, str):
-        raise ChitaError(
-            f"batches must consist of numbers, got the text {given!r:.60}; tokenize it, and pass "
-            "the lists of token ids"
-        )
+                raise ChitaError(
+                    f"batch {number}: {role} hold no tensor, got {describe(nest)}; inputs alone "
+                    "are (inputs,), and need loss='distill'"
+                )
     else:
         raise ChitaError(
             f"batch {number} must be a pair (inputs, targets) or a dict, got {describe(given)}; "
             "several inputs are a pair ((a, b), targets), and inputs alone need loss='distill'"
         )
     return Batch(content, sample_count(number, content))
+
+
+def _check_not_text(given: Any) -> None:
+    """Raise a ChitaError if a batch is a text."""
+    if isinstance(given, str):
+        raise ChitaError(
+            f"batches must consist of numbers, got the text {given!r:.60}; tokenize it, and pass "
+            "the lists of token ids"
+        )
 
 
 def _without_padding(content: dict[str, Any]) -> dict[str, Any]:
@@ -225,6 +209,7 @@ def parse_inputs(number: int, given: Any, spec: InputSpec) -> tuple[tuple[Any, .
     if isinstance(given, Batch):
         inputs = given.inputs
         return inputs if isinstance(inputs, tuple) else (inputs,), given.size
+    _check_not_text(given)
     if isinstance(given, (tuple, list)) and given and not list_depth(given):
         given = given[0]
     given = to_tensors(given, spec, f"batch {number}")

@@ -58,9 +58,10 @@ def _check_inputs(arrays: list[Any] | tuple[Any, ...], name: str) -> None:
     for i, other in enumerate(arrays):
         if not is_array(other):
             items = f" {type(other[0]).__name__}" if isinstance(other, list) and other else ""
+            hint = f"; pass {name}[0] if there are no targets" if other is None else ""
             raise ChitaError(
                 f"{name}[{i}] must be an array of numbers, as {name}[0] is, got "
-                f"{describe(other)}{items}"
+                f"{describe(other)}{items}{hint}"
             )
     if len({(np.ndim(array), _kind(array)) for array in arrays}) > 1:
         raise ChitaError(
