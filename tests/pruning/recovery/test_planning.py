@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,8 @@ from chita.pruning.budget import BUDGETS
 from chita.pruning.recovery.planning import FIRST_COST, FLOOR_STAGES, first_estimate
 from tests.support.messages import naming
 from tests.support.planned import planned, setup_of, trained
-from tests.support.pruning import same, snapshot
+from tests.support.pruning import points, same, snapshot, tiny
+from tests.support.recovering import halved, recover
 
 
 @pytest.mark.parametrize("options", [{}, {"stages": 3}, {"method": "magnitude", "recover": True}])
@@ -88,9 +90,28 @@ def test_a_floor_gets_stages_to_search_in() -> None:
 def test_a_budget_too_small_for_one_step(budget: float) -> None:
     setup = setup_of(budget=budget)
     before = snapshot(setup.model)
-    with pytest.raises(ChitaError, match=naming("budget", budget, "recover=False")):
+    seconds = re.compile(r"[\d.]+(e-\d+)? s\b")
+    with pytest.raises(ChitaError, match=naming("budget", budget, "recover=False", seconds)) as no:
         planned(setup)
     assert same(snapshot(setup.model), before)
+    planned(setup_of(budget=budget_in(no)))
+
+
+@pytest.mark.parametrize("budget", [1e-3, 1e-9])
+def test_a_single_recovery_says_which_budget_would_work(budget: float) -> None:
+    model, teacher, batches = halved(tiny()), tiny(), [points(200)[0]]
+    before = snapshot(model)
+    with pytest.raises(ChitaError, match=naming("budget", budget, "N steps")) as no:
+        recover(model, batches, teacher=teacher, budget=budget)
+    assert same(snapshot(model), before)
+    assert recover(model, batches, teacher=teacher, budget=budget_in(no)).steps >= 1
+
+
+def budget_in(no: pytest.ExceptionInfo[ChitaError]) -> float:
+    """Ten times the budget that a message recommends, since other programs may be busy."""
+    found = re.search(r"at least budget=([\d.]+)", str(no.value))
+    assert found is not None
+    return 10 * float(found[1])
 
 
 def test_the_first_estimate_follows_the_cost_of_a_sample() -> None:

@@ -125,6 +125,31 @@ class TrainingBudget:
             self._budget.steps(self._pool.samples, self._pool.batch, costs, elapsed)
         )
 
+    def steps_to_train(
+        self, costs: Costs, began: float, *, least: int = 0, remedy: str = ""
+    ) -> int:
+        """Return the training steps that the budget allows, at least one.
+
+        Args:
+            costs: the measured costs.
+            began: when the run began, by `time.perf_counter`.
+            least: the least number of training steps, whatever they take.
+            remedy: another remedy for the error, besides a larger budget.
+
+        Raises:
+            ChitaError: the time does not suffice for one step.
+        """
+        steps = max(self.steps(costs, began), least)
+        if steps < 1:
+            elapsed = time.perf_counter() - began
+            raise ChitaError(
+                f"budget={self._budget.seconds:g} is too small: {_seconds(elapsed)} have passed "
+                f"before the training, a step takes {_seconds(costs.step)}, and the rest of a run "
+                f"with one step {_seconds(costs.seconds(1))}; give at least "
+                f"budget={_number(2 * elapsed + costs.seconds(10))}, or 'N steps'{remedy}"
+            )
+        return steps
+
     def _agreed(self, count: int) -> int:
         return self._ranks.from_first(lambda: count)
 
@@ -182,14 +207,10 @@ class RecoveryPlanner:
         Raises:
             ChitaError: the budget does not suffice for one step.
         """
-        config, steps = self._config, max(self.budget.steps(costs, began), least)
-        if steps < 1:
-            elapsed = time.perf_counter() - began
-            raise ChitaError(
-                f"budget={config.budget!r} is too small for one stage: {elapsed:.1f} s have passed "
-                f"before it, and a training step takes {costs.step:.2g} s; give at least "
-                f"{2 * elapsed + costs.seconds(10):.1f} seconds, or recover=False"
-            )
+        config = self._config
+        steps = self.budget.steps_to_train(
+            costs, began, least=least, remedy=", or give recover=False"
+        )
         stages, searched = costs.stages_for(steps), 0 if config.floor is None else FLOOR_STAGES
         # Any stage of a search for a floor may be the last one.
         even = [max(steps // (stages + searched), 1)] * (stages + searched)
@@ -211,3 +232,12 @@ class RecoveryPlanner:
     def expected(self, costs: Costs, began: float) -> float:
         """Return about how long the run takes from now on, in seconds, before it is planned."""
         return costs.seconds(max(self.budget.steps(costs, began), 1))
+
+
+def _seconds(value: float) -> str:
+    return f"{_number(value)} s"
+
+
+def _number(value: float) -> str:
+    """Write a number with two digits, or all digits before the point."""
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"

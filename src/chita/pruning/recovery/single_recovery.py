@@ -113,12 +113,7 @@ class SingleRecovery:
         training = self._training
         rate = self._budget.find_rate(training, self._weights.vector(), self._check_samples)
         costs = Costs(training.step_seconds, training.check_seconds, stages=1)
-        steps = self._budget.steps(costs, began)
-        if steps < 1:
-            raise ChitaError(
-                f"budget={self._options.budget!r} is too small: no time is left after the range "
-                f"test, and a training step takes {costs.step:.2g} s; give more time, or 'N steps'"
-            )
+        steps = self._budget.steps_to_train(costs, began)
         forecast.expect(costs.seconds(steps))
         forecast.begin_training(steps, costs.step)
         found = training.run(kept, steps=steps, rate=rate, key=0, progress=forecast.step)
