@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import chita
 from chita import ChitaError, PruneResult
+from chita.methods.magnitude import LargestWeights
 from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from tests.support.clock import StepClock
@@ -201,6 +202,31 @@ def test_a_budget_of_seconds_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
     result = prune(mlpnet(), digits(1000), sparsity=0.9, budget=4, stages=None)
     assert 0.8 * 4 < clock.now <= 4
     assert len(result.stages) > 1
+
+
+@pytest.mark.parametrize(("stages", "solve", "late"), [(1, 5.0, 1), (3, 3.0, 2), (3, 0.5, 0)])
+def test_solves_that_use_up_the_budget(
+    stages: int,
+    solve: float,
+    late: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One warning, in the stage that is late; the run still reaches its target."""
+    clock, run = StepClock(monkeypatch, step=0.01), LargestWeights.run
+
+    def slow(*arguments: Any) -> Any:
+        clock.now += solve
+        return run(*arguments)
+
+    monkeypatch.setattr(LargestWeights, "run", slow)
+    result = prune(normalised(), method="magnitude", budget=4, stages=stages)
+    assert len(result.stages) == stages
+    assert result.nonzeros == kept_weights(72, 0.7)
+    warnings = [record.message for record in caplog.records if "budget" in record.message]
+    assert len(warnings) == bool(late)
+    parts = (f"{late} of {stages}", f"{late * solve:g} s", "4 s", "method", "larger budget")
+    assert all(says(text, *parts) for text in warnings)
 
 
 RUNS: dict[str, dict[str, Any]] = {

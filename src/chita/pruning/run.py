@@ -102,6 +102,9 @@ class Run:
             if not row.accepted and start is not None:
                 start.restore()
             self.rows.append(row)
+            if self.setup.recovery is not None:
+                solves = [each.gradient_seconds + each.solve_seconds for each in self.rows]
+                self.setup.recovery.warn_of_solves(solves)
             if row.accepted:
                 self.kept = kept
             if self.stage_file is not None:

@@ -107,3 +107,24 @@ class RunPace:
         shorter = [max(1, int(share * each)) for each in remaining]
         logger.info("the run is late: %d of %d training steps are left", sum(shorter), left)
         return shorter
+
+    def warn_of_solves(self, solves: Sequence[float], stages: int) -> None:
+        """Warn after the stage in which the gradients and solves exceed the time of the budget.
+
+        They are never interrupted, so that the run takes longer and trains little.
+
+        Args:
+            solves: the seconds of the gradients and solves of each finished stage.
+            stages: the stages of the run, at most.
+        """
+        taken, limit = sum(solves), self._budget.seconds
+        if taken - solves[-1] <= limit < taken:
+            logger.warning(
+                "the gradients and solves of %d of %d stages took %.3g s, more than the budget of "
+                "%g s: to leave time for training, give a larger budget, fewer stages, or a "
+                "cheaper method, such as method='auto' or 'magnitude'",
+                len(solves),
+                stages,
+                taken,
+                limit,
+            )

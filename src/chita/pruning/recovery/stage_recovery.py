@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -247,6 +247,10 @@ class StageRecovery:
         """
         clock = Clock(time.perf_counter() - began, stage, self.seconds)
         self.plan = self._pace.shortened(self.planned, clock)
+
+    def warn_of_solves(self, solves: Sequence[float]) -> None:
+        """Warn once if the gradients and solves of the finished stages exceed the budget."""
+        self._pace.warn_of_solves(solves, len(self.planned.steps))
 
     def expected(self, stage: int) -> float:
         """Return about how long the stages after `stage` finished ones take, in seconds."""
