@@ -57,7 +57,8 @@ class PruneOptions:
                 panel="Goal",
                 details="N:M keeps exactly N of every M neighbouring weights along the inputs of "
                 "a layer; for PruneConfig, write it as a number and a `pattern`. A sparsity of 0 "
-                "keeps all weights, but the stages still change their values.",
+                "keeps all weights, but the stages, and the training after them, still change "
+                "their values.",
                 read=read_sparsity_text,
             )
         }
