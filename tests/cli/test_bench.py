@@ -70,7 +70,8 @@ def test_what_is_wrong_is_named(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # without fetched weights
     with pytest.raises(ChitaError, match=message):
-        bench(*arguments, "--out", str(tmp_path))
+        bench(*arguments, "--out", str(tmp_path / "new" / "run"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> None:

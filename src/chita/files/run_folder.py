@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ def writing_to(folder: Path | None) -> Iterator[None]:
     """Make and lock a folder for a run; None for a run that writes nothing.
 
     Files that a killed run left half written are removed, and complete ones moved to their places.
+    After an error or an interruption, folders that were made here are removed if they are empty.
 
     Raises:
         ChitaError: the folder cannot be written to, or another run is writing to it.
@@ -76,11 +77,24 @@ def writing_to(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     prepare_folder(folder)
-    with lock(folder):
+    with lock(folder), _removing_after_error(missing):
         complete(folder)
         sweep(folder)
         yield
+
+
+@contextmanager
+def _removing_after_error(folders: Iterable[Path]) -> Iterator[None]:
+    """Remove the empty ones of some folders, the innermost first, after any exception."""
+    try:
+        yield
+    except BaseException:
+        for folder in folders:
+            with suppress(OSError):  # it has files
+                folder.rmdir()
+        raise
 
 
 def check_replaceable(
