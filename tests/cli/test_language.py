@@ -150,9 +150,10 @@ def test_bad_input_is_named_and_nothing_is_written(command: str, fault: str, mes
 def test_the_input_is_never_the_output() -> None:
     write_llama(Path("model"))
     before = content(Path("model"))
-    with pytest.raises(ChitaError, match=naming("--out", "model")):
-        invoke("prune", "model", "--text", "a.txt", *QUICK, "--out", "model", "--overwrite")
-    assert content(Path("model")) == before
+    for out in ("model", "model/new"):
+        with pytest.raises(ChitaError, match=naming("--out", out)):
+            invoke("prune", "model", "--text", "a.txt", *QUICK, "--out", out, "--overwrite")
+        assert content(Path("model")) == before and not Path("model/new").exists()
 
 
 def test_files_of_the_user_in_the_output_are_not_lost() -> None:

@@ -118,6 +118,12 @@ def test_no_input_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(ChitaError, match=naming("--out", str(given))):
             check(run, overwrite=True, inputs=(given,))
     check(run, inputs=(tmp_path / "none",))
+    inside = run / "new"
+    inside.mkdir()
+    for given in (run, tmp_path / "folder"):
+        with pytest.raises(ChitaError, match=naming("--out", str(inside), str(given))):
+            check(inside, overwrite=True, inputs=(given,))
+    check(inside, inputs=(run / MODEL_FILE,))
 
 
 def test_what_is_not_a_regular_file_is_not_replaced(tmp_path: Path) -> None:

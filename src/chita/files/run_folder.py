@@ -105,7 +105,8 @@ def check_replaceable(
     Args:
         folder: the folder, which is locked.
         names: the files that the run writes.
-        inputs: the files that it reads; none of them may be a file of the folder's run.
+        inputs: the files and folders that it reads; none of them may be a file of the folder's run,
+            or contain the folder.
         overwrite: whether to replace files that no run of chita wrote.
 
     Raises:
@@ -129,8 +130,11 @@ def _check_input(folder: Path, given: Path | str | None) -> None:
     if given is None:
         return
     source = Path(given)
-    if source.is_dir() and folder.samefile(source):
-        raise ChitaError(f"--out {folder} is {given}, which the run reads: give another folder")
+    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+        where = "is" if folder.samefile(source) else "is inside"
+        raise ChitaError(
+            f"--out {folder} {where} {given}, which the run reads: give another folder"
+        )
     source = source / MODEL_FILE if source.is_dir() else source
     for path in (folder / name for name in (*RUN_FILES, MANIFEST_FILE)):
         if path.exists() and source.exists() and path.samefile(source):
