@@ -5,7 +5,6 @@ Dimension 0 of every tensor is that of the samples.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,19 +15,10 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, describe_error
 from chita.model.forward import run_model
 from chita.model.samples.arrays import IGNORED, LABELS, InputSpec, list_depth, to_tensors
+from chita.model.samples.misfits import MISFITS, remedy
 from chita.model.token_models import MASK
 
 AS_GIVEN = InputSpec()  # arrays keep their types
-# The errors of functions that the samples do not fit; other errors are passed on unchanged.
-MISFITS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 @dataclass(frozen=True)
@@ -69,12 +59,11 @@ class Batch:
         except (ChitaError, torch.cuda.OutOfMemoryError):
             raise
         except MISFITS as error:
-            given = " and ".join(
-                f"of shape {tuple(tensor.shape)} ({tensor.dtype})" for tensor in tensors_of(inputs)
-            )
-            hint = _type_hint(model, tensors_of(inputs), error) or _name_hint(model, inputs)
+            tensors = tensors_of(inputs)
+            given = " and ".join(f"of shape {tuple(x.shape)} ({x.dtype})" for x in tensors)
             raise ChitaError(
-                f"the model fails on inputs {given}: {describe_error(error)}{hint}"
+                f"the model fails on inputs {given}: {describe_error(error)}"
+                f"{remedy(model, inputs, tensors, error)}"
             ) from error
 
     @property
@@ -95,29 +84,6 @@ def first_samples(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
             return
         yield batch if batch.size <= left else batch[: int(left)]
         left -= batch.size
-
-
-def _type_hint(model: nn.Module, inputs: list[Tensor], error: Exception) -> str:
-    """Return a remedy if the model fails on the data type of its inputs."""
-    dtype = InputSpec.of(model).dtype
-    if "type" not in str(error) or all(tensor.dtype == dtype for tensor in inputs):
-        return ""
-    return f"; the parameters are of type {dtype}: convert the inputs by inputs.to({dtype})"
-
-
-def _name_hint(model: nn.Module, inputs: tuple[Any, ...] | dict[str, Any]) -> str:
-    """Return a remedy if a batch is a dict whose keys the forward pass does not take."""
-    taken = inspect.signature(model.forward).parameters
-    kinds = {parameter.kind for parameter in taken.values()}
-    if not isinstance(inputs, dict) or inspect.Parameter.VAR_KEYWORD in kinds:
-        return ""
-    unknown = ", ".join(repr(key) for key in inputs if key not in taken)
-    if not unknown:
-        return ""
-    return (
-        f"; a batch that is a dict gives the arguments of the model, which takes "
-        f"{', '.join(taken)} and not {unknown}: rename the keys, or pass (inputs, targets)"
-    )
 
 
 def differ_in_shape(one: Batch, other: Batch) -> bool:
