@@ -84,6 +84,23 @@ def test_the_other_commands_take_the_folder_of_the_run() -> None:
     record("prune", "run", "--text", "a.txt", *QUICK, "--sparsity", 0.6)  # a pruned folder is one
 
 
+def test_recover_and_sensitivity_take_a_text() -> None:
+    """As --data text:FILE; that of recover replaces the text of the run."""
+    write_llama(Path("model"))
+    record("prune", "model", "--text", "a.txt", *QUICK, "--method", "magnitude", "--out", "run")
+    size = ("--context", 16, "--sequences", 20)
+    for command in (
+        ("recover", "run", "--budget", "2 steps", *size),
+        ("sensitivity", "model", "--samples", 8, *size),
+    ):
+        found, same = record(*command, "--text", "b.txt"), record(*command, "--data", "text:b.txt")
+        assert (found["data"], found["context"], found["sequences"]) == ("text:b.txt", 16, 20)
+        varying = {"seconds": None}
+        assert {**found, **varying} == {**same, **varying}
+        with pytest.raises(ChitaError, match=naming("--data", "--text", "a.txt", "b.txt")):
+            invoke(*command, "--text", "b.txt", "--data", "text:a.txt")
+
+
 def test_perplexity_of_the_first_tokens() -> None:
     write_llama(Path("model"))
     found = perplexity("model", "--tokens", 3 * CONTEXT + 5)
