@@ -192,3 +192,8 @@ def test_texts_need_a_tokenizer_and_one_option() -> None:
         invoke("prune", "mlpnet", "--text", "a.txt", "--data", "mnist-slice")
     with pytest.raises(ChitaError, match=naming("mlpnet", "text:a.txt")):
         invoke("prune", "mlpnet", "--text", "a.txt")
+    Path("own.py").write_text("from chita.zoo import MLPNet")
+    for network in ("mlpnet", "resnet20", "own.py:MLPNet"):
+        message = naming(network, "tokenizer", "--text", "a.txt", "hf:FOLDER", without="--data")
+        with pytest.raises(ChitaError, match=message):
+            invoke("perplexity", network, "--text", "a.txt")
