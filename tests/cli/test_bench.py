@@ -38,10 +38,18 @@ def test_a_part_of_a_benchmark_is_run(tmp_path: Path) -> None:
     quick = ("stepsize", "--out", str(tmp_path), "--quick", "--seeds", "3")
     with pytest.raises(ChitaError, match=naming("--only", "resnet20", "seed 0, 1, 2")):
         bench(*quick, "--only", "resnet20")
-    assert not (tmp_path / "cells.jsonl").exists()
+    assert list(tmp_path.iterdir()) == []
     for seed in "20":
         bench(*quick, "--only", seed)
     assert {row["seed"] for row in read_csv(tmp_path / "stepsize.csv")} == {"0", "2"}
+
+
+@pytest.mark.parametrize("name", ["language", "sentences", "robustness", "table1"])
+def test_a_text_that_matches_no_cell_leaves_nothing(name: str, tmp_path: Path) -> None:
+    """Nor the small network that the benchmark would write."""
+    with pytest.raises(ChitaError, match=naming("--only", "nothing")):
+        bench(name, "--quick", "--only", "nothing", "--out", str(tmp_path / "new"))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,8 @@ def test_what_is_wrong_is_named(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # without fetched weights
     with pytest.raises(ChitaError, match=message):
-        bench(*arguments, "--out", str(tmp_path))
+        bench(*arguments, "--out", str(tmp_path / "new" / "run"))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path: Path) -> None:

@@ -84,6 +84,23 @@ def test_the_other_commands_take_the_folder_of_the_run() -> None:
     record("prune", "run", "--text", "a.txt", *QUICK, "--sparsity", 0.6)  # a pruned folder is one
 
 
+def test_recover_and_sensitivity_take_a_text() -> None:
+    """As --data text:FILE; that of recover replaces the text of the run."""
+    write_llama(Path("model"))
+    record("prune", "model", "--text", "a.txt", *QUICK, "--method", "magnitude", "--out", "run")
+    size = ("--context", 16, "--sequences", 20)
+    for command in (
+        ("recover", "run", "--budget", "2 steps", *size),
+        ("sensitivity", "model", "--samples", 8, *size),
+    ):
+        found, same = record(*command, "--text", "b.txt"), record(*command, "--data", "text:b.txt")
+        assert (found["data"], found["context"], found["sequences"]) == ("text:b.txt", 16, 20)
+        varying = {"seconds": None}
+        assert {**found, **varying} == {**same, **varying}
+        with pytest.raises(ChitaError, match=naming("--data", "--text", "a.txt", "b.txt")):
+            invoke(*command, "--text", "b.txt", "--data", "text:a.txt")
+
+
 def test_perplexity_of_the_first_tokens() -> None:
     write_llama(Path("model"))
     found = perplexity("model", "--tokens", 3 * CONTEXT + 5)
@@ -144,17 +161,16 @@ def test_bad_input_is_named_and_nothing_is_written(command: str, fault: str, mes
     with pytest.raises(ChitaError, match=message):
         invoke(command, "model", *given, *rest)
     assert content(Path("model")) == before
-    assert not Path("out").exists() or not [
-        path for path in Path("out").iterdir() if path.name != ".lock"
-    ]
+    assert not Path("out").exists()
 
 
 def test_the_input_is_never_the_output() -> None:
     write_llama(Path("model"))
     before = content(Path("model"))
-    with pytest.raises(ChitaError, match=naming("--out", "model")):
-        invoke("prune", "model", "--text", "a.txt", *QUICK, "--out", "model", "--overwrite")
-    assert content(Path("model")) == before
+    for out in ("model", "model/new"):
+        with pytest.raises(ChitaError, match=naming("--out", out)):
+            invoke("prune", "model", "--text", "a.txt", *QUICK, "--out", out, "--overwrite")
+        assert content(Path("model")) == before and not Path("model/new").exists()
 
 
 def test_files_of_the_user_in_the_output_are_not_lost() -> None:
@@ -164,9 +180,7 @@ def test_files_of_the_user_in_the_output_are_not_lost() -> None:
     quick = ("--text", "a.txt", *QUICK, "--out", "out")
     with pytest.raises(ChitaError, match=naming("tokenizer.json", "--overwrite")):
         invoke("prune", "model", *quick)
-    assert [path.name for path in Path("out").iterdir() if path.name != ".lock"] == [
-        "tokenizer.json"
-    ]
+    assert [path.name for path in Path("out").iterdir()] == ["tokenizer.json"]
     invoke("prune", "model", *quick, "--overwrite")
     assert Path("out/tokenizer.json").read_bytes() == Path("model/tokenizer.json").read_bytes()
     invoke("prune", "mlpnet", "--method", "magnitude", "--out", "out")  # another network
@@ -178,3 +192,8 @@ def test_texts_need_a_tokenizer_and_one_option() -> None:
         invoke("prune", "mlpnet", "--text", "a.txt", "--data", "mnist-slice")
     with pytest.raises(ChitaError, match=naming("mlpnet", "text:a.txt")):
         invoke("prune", "mlpnet", "--text", "a.txt")
+    Path("own.py").write_text("from chita.zoo import MLPNet")
+    for network in ("mlpnet", "resnet20", "own.py:MLPNet"):
+        message = naming(network, "tokenizer", "--text", "a.txt", "hf:FOLDER", without="--data")
+        with pytest.raises(ChitaError, match=message):
+            invoke("perplexity", network, "--text", "a.txt")

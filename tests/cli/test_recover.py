@@ -102,7 +102,8 @@ def test_the_teacher_is_the_network_that_the_run_started_from(tmp_path: Path) ->
 
 def test_what_is_wrong_is_refused_before_the_work(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ChitaError, match=naming("zero", "pruned", "mlpnet_mnist.safetensors")):
-        recover("mlpnet")
+        recover("mlpnet", "--out", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     other = tmp_path / "other.safetensors"
     save_checkpoint(zoo.get("resnet20").build(), other)
     with pytest.raises(ChitaError, match=naming("--teacher", "mlpnet", "other.safetensors")):

@@ -62,7 +62,6 @@ def test_wrong_arguments(tmp_path: Path) -> None:
         invoke("speed", "mlpnet", "--dtype", "int8")
     with pytest.raises(ChitaError, match=naming(".json", str(tmp_path))):
         invoke("speed", "mlpnet", "--out", tmp_path)
-    with pytest.raises(ChitaError, match=naming("--at", "half")):
-        invoke("speed", "mlpnet", "--at", "half")
-    with pytest.raises(ChitaError, match=naming("sparsity", "90")):
-        invoke("speed", "mlpnet", "--at", "90")
+    for wrong in ("half", "4:2", "4x1", "90", "1.0", "-0.5"):
+        with pytest.raises(ChitaError, match=naming("--at", wrong, without="sparsity")):
+            invoke("speed", "no network, which is read later", "--at", wrong)

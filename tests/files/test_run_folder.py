@@ -47,6 +47,21 @@ def test_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
+@pytest.mark.parametrize("error", [ChitaError, KeyboardInterrupt])
+def test_a_failed_run_leaves_no_empty_folder(tmp_path: Path, error: type[BaseException]) -> None:
+    """Only folders that the run made are removed, and none with files."""
+    (tmp_path / "old").mkdir()
+    new = tmp_path / "old" / "new" / "run"
+    for folder in (tmp_path / "old", new):
+        with pytest.raises(error), writing_to(folder), writing_to(folder):
+            raise error
+        assert list(tmp_path.rglob("*")) == [tmp_path / "old"]
+    with pytest.raises(error), writing_to(new):
+        (new / STAGE_FILE).touch()
+        raise error
+    assert (new / STAGE_FILE).exists()
+
+
 def test_a_file_in_the_way_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"content")
@@ -103,6 +118,12 @@ def test_no_input_is_replaced(tmp_path: Path) -> None:
         with pytest.raises(ChitaError, match=naming("--out", str(given))):
             check(run, overwrite=True, inputs=(given,))
     check(run, inputs=(tmp_path / "none",))
+    inside = run / "new"
+    inside.mkdir()
+    for given in (run, tmp_path / "folder"):
+        with pytest.raises(ChitaError, match=naming("--out", str(inside), str(given))):
+            check(inside, overwrite=True, inputs=(given,))
+    check(inside, inputs=(run / MODEL_FILE,))
 
 
 def test_what_is_not_a_regular_file_is_not_replaced(tmp_path: Path) -> None:

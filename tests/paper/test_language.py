@@ -110,7 +110,7 @@ def test_an_interruption_while_the_small_model_is_written_is_mended(
     with monkeypatch.context() as patched:
         patched.setattr(small_language, "write_byte_tokenizer", interrupt)
         with pytest.raises(KeyboardInterrupt):
-            open_small(None, torch.device("cpu"), tmp_path)
+            open_small(None, torch.device("cpu"), tmp_path).build()
     model = open_small(None, torch.device("cpu"), tmp_path)
     assert model.calibration(model.build(), seed=0)
 

@@ -13,7 +13,7 @@ from chita.cli.launch import pick_device
 from chita.cli.shared_options import Device, Overwrite, out_folder
 from chita.cli.threads import Threads
 from chita.errors import ChitaError
-from chita.files.run_folder import prepare_folder, writing_to
+from chita.files.run_folder import writing_to
 from chita.files.single_file import check_new
 from chita.paper.benchmark import Bench, Benchmark, run_benchmark
 from chita.paper.cells import CELLS_FILE
@@ -167,26 +167,24 @@ def bench_command(
     name = OLD_NAMES.get(name, name)
     if name not in BENCHMARKS:
         raise ChitaError(f"benchmark {name!r} is unknown; known are {NAMES}")
-    prepare_folder(out)
-    if not (out / CELLS_FILE).exists():  # otherwise the files are those of a benchmark
-        for kind in KINDS:
-            check_new(out / f"{name}.{kind}", overwrite=overwrite)
-    new_figure()  # a missing matplotlib raises an error before the work
-    place = pick_device(device)
     if quick and not (checkpoints is None and imagenet is None):
         raise ChitaError(
             "--quick runs on the embedded network: leave out --checkpoints and --imagenet"
         )
-    subjects = find_subjects(checkpoints, device=place, out=out, imagenet=imagenet)
-    bench = Bench(
-        subjects,
-        seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds),
-        device=place,
-        folder=out,
-        texts=texts,
-    )
-    benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
     with writing_to(out):
+        if not (out / CELLS_FILE).exists():  # otherwise the files are those of a benchmark
+            for kind in KINDS:
+                check_new(out / f"{name}.{kind}", overwrite=overwrite)
+        new_figure()  # a missing matplotlib raises an error before the work
+        place = pick_device(device)
+        bench = Bench(
+            find_subjects(checkpoints, device=place, out=out, imagenet=imagenet),
+            seeds or (QUICK_SEEDS if quick else BENCHMARKS[name].seeds),
+            device=place,
+            folder=out,
+            texts=texts,
+        )
+        benchmark = BENCHMARKS[name].quick if quick else BENCHMARKS[name].full
         run_benchmark(name, benchmark, bench, out, only or ())
     files = [out / f"{name}.{kind}" for kind in KINDS]
     if files[0].exists():

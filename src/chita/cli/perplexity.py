@@ -14,12 +14,13 @@ from chita.cli.set_option import Arguments, read_arguments
 from chita.cli.shared_options import AsJson, Context, Device, SourceNetwork
 from chita.cli.threads import Threads
 from chita.data.text import TextSize
+from chita.errors import ChitaError
 from chita.files.run_folder import CONFIG_FILE
 from chita.model.language import measure_perplexity
 from chita.references.huggingface_model import PREFIX, is_huggingface_folder
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar
-from chita.zoo.find_trained import find_trained
+from chita.zoo.find_trained import find_source
 from chita.zoo.network_data import TEXT
 
 
@@ -53,9 +54,14 @@ def perplexity_command(
     whole = network is None and (
         is_huggingface_folder(source) or (Path(source).is_dir() and not run)
     )
-    known, checkpoint = find_trained(
+    known, checkpoint = find_source(
         f"{PREFIX}{source}" if whole else source, network, read_arguments(arguments)
     )
+    if known.tokenizer is None:
+        raise ChitaError(
+            f"{source} has no tokenizer for --text {text}: give a folder of Hugging Face, or a "
+            f"checkpoint with --network {PREFIX}FOLDER"
+        )
     name = f"{TEXT}{text}"
     size = TextSize(context, tokens=tokens)
     trained = open_with_data(

@@ -23,13 +23,15 @@ from chita.cli.shared_options import (
     Overwrite,
     SequenceCount,
     TestName,
+    TextFile,
     ValSplit,
+    choose_data,
     out_folder,
     read_loss,
+    text_size,
 )
 from chita.cli.threads import Threads
 from chita.data import Batches
-from chita.data.text import SEQUENCES, TextSize
 from chita.errors import ChitaError
 from chita.files.run_folder import PAGE_FILE, RESULT_FILES, replacing, write_run
 from chita.model.batch_norm import reestimate_batch_norm
@@ -47,7 +49,7 @@ from chita.report.page.render import write_page
 from chita.report.progress import Tracked
 from chita.report.tables import counts_table, layer_table, summary_table
 from chita.zoo import Network, find_network
-from chita.zoo.network_data import TEXT, is_own
+from chita.zoo.network_data import is_own
 from chita.zoo.trained import Trained
 
 logger = logging.getLogger(__name__)
@@ -62,13 +64,7 @@ def prune_command(
         Path | None, typer.Option(help="Trained weights; by default those that come with MODEL.")
     ] = None,
     data_name: DataName = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(
-            help=f"Text to calibrate a language model on; short for --data {TEXT}FILE.",
-            metavar="FILE",
-        ),
-    ] = None,
+    text: TextFile = None,
     context: Context = None,
     sequences: SequenceCount = None,
     test_name: TestName = None,
@@ -111,7 +107,7 @@ def prune_command(
     known = find_network(network, built_with)
     if report and out is None:
         raise ChitaError("--report writes OUT/report.html and requires --out DIR")
-    data_name = _choose_data(data_name, text)
+    data_name = choose_data(data_name, text)
     loss_name, loss = read_loss(options["loss"])
     config = _read_config(known, layer, {**options, "loss": loss_name})  # before data are fetched
     if config.memory is not None:
@@ -141,7 +137,7 @@ def prune_command(
             seed=config.seed,
             place=place,
             ranks=ranks,
-            text=TextSize(context, sequences or SEQUENCES),
+            text=text_size(context, sequences),
         )
         if reestimate_bn:
             _reestimate(trained)
@@ -165,15 +161,6 @@ def prune_command(
     show(layer_table(result), counts_table(result.counts), summary_table(record))
     if as_json:
         show_json(record)
-
-
-def _choose_data(data_name: str | None, text: Path | None) -> str | None:
-    """Return the name of the calibration data, of --data or of --text."""
-    if text is None:
-        return data_name
-    if data_name is not None:
-        raise ChitaError(f"give --data {data_name} or --text {text}, not both")
-    return f"{TEXT}{text}"
 
 
 def _tracked(test: Any) -> Any:

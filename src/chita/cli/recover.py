@@ -25,12 +25,14 @@ from chita.cli.shared_options import (
     Source,
     SourceNetwork,
     TestName,
+    TextFile,
     ValSplit,
+    choose_data,
     out_folder,
     read_loss,
+    text_size,
 )
 from chita.cli.threads import Threads
-from chita.data.text import SEQUENCES, TextSize
 from chita.files.run_folder import (
     RESULT_FILES,
     config_beside,
@@ -63,6 +65,7 @@ def recover_command(
         ),
     ] = None,
     data_name: DataName = None,
+    text: TextFile = None,
     context: Context = None,
     sequences: SequenceCount = None,
     test_name: TestName = None,
@@ -88,10 +91,10 @@ def recover_command(
 ) -> None:
     """Train a pruned network to give the outputs of the dense one; pruned weights stay zero.
 
-    Labels are used only to measure accuracies. Without --data, the data are those of the run in
-    SOURCE. --loss is distill (the default) or distill-mse. Another name, such as cross_entropy, or
-    a function, as MODULE:NAME or FILE.py:NAME, is trained on with labels, instead of the dense
-    network.
+    Labels are used only to measure accuracies. Without --data and --text, the data are those of the
+    run in SOURCE. --loss is distill (the default) or distill-mse. Another name, such as
+    cross_entropy, or a function, as MODULE:NAME or FILE.py:NAME, is trained on with labels, instead
+    of the dense network.
     """
     built_with = read_arguments(arguments)
     known, checkpoint = find_trained(source, network, built_with)
@@ -105,7 +108,7 @@ def recover_command(
             "set": built_with,
             "source": source,
             "teacher": None if teacher is None else str(teacher),
-            "data": data_name,
+            "data": choose_data(data_name, text),
             "test": test_name,
             "val_split": val_split,
             "seed": seed,
@@ -171,7 +174,7 @@ def _open(
         seed=config["seed"],
         place=place,
         ranks=ranks,
-        text=TextSize(config["context"], config["sequences"] or SEQUENCES),
+        text=text_size(config["context"], config["sequences"]),
     )
 
 

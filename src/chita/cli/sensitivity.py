@@ -13,6 +13,7 @@ from chita.cli.launch import Output, open_with_data, pick_device
 from chita.cli.set_option import Arguments, read_arguments
 from chita.cli.shared_options import (
     AsJson,
+    Context,
     DataName,
     Device,
     Exclude,
@@ -21,9 +22,13 @@ from chita.cli.shared_options import (
     NetworkName,
     Overwrite,
     Seed,
+    SequenceCount,
+    TextFile,
     ValSplit,
+    choose_data,
     out_folder,
     read_loss,
+    text_size,
 )
 from chita.cli.threads import Threads
 from chita.errors import ChitaError
@@ -49,6 +54,9 @@ def sensitivity_command(
         Path | None, typer.Option(help="Trained weights; by default those that come with MODEL.")
     ] = None,
     data_name: DataName = None,
+    text: TextFile = None,
+    context: Context = None,
+    sequences: SequenceCount = None,
     val_split: ValSplit = None,
     arguments: Arguments = None,
     loss: LossName = None,
@@ -68,13 +76,20 @@ def sensitivity_command(
     """Measure the loss against the sparsity of each layer, and advise which layers to limit."""
     built_with = read_arguments(arguments)
     known = find_network(network, built_with)
+    data_name = choose_data(data_name, text)
     loss_name, loss_function = read_loss(loss)
     if not 0 < sparsity <= LADDER[-1]:  # checked before data are fetched
         raise ChitaError(f"sparsity must be above 0 and at most {LADDER[-1]}, got {sparsity}")
     with Output(out, FILES, [checkpoint, *known.reads], overwrite).opened(ALONE):
         place = pick_device(device)
         trained = open_with_data(
-            known, checkpoint, data_name, val_split=val_split, seed=seed, place=place
+            known,
+            checkpoint,
+            data_name,
+            val_split=val_split,
+            seed=seed,
+            place=place,
+            text=text_size(context, sequences),
         )
         with step_bar("pruning layer by layer") as progress:
             result = sensitivity(
@@ -92,6 +107,8 @@ def sensitivity_command(
             "network": network,
             "set": built_with,
             "data": trained.data_name,
+            "context": context,
+            "sequences": sequences,
             "loss": loss,
             "sparsity": sparsity,
             **result.to_dict(),

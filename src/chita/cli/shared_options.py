@@ -9,7 +9,8 @@ import typer
 
 from chita.cli.settings_file import read_settings_file
 from chita.data import NAMES
-from chita.data.text import CONTEXT, SEQUENCES
+from chita.data.text import CONTEXT, SEQUENCES, TextSize
+from chita.errors import ChitaError
 from chita.model.losses import Loss
 from chita.references.loss import load_loss
 from chita.references.python_object import FORMS, is_reference
@@ -37,6 +38,20 @@ def read_loss(given: str | None) -> tuple[str | None, Loss | None]:
     return None, load_loss(given)
 
 
+def choose_data(data_name: str | None, text: Path | None) -> str | None:
+    """Return the name of the calibration data, of --data or of --text."""
+    if text is None:
+        return data_name
+    if data_name is not None:
+        raise ChitaError(f"give --data {data_name} or --text {text}, not both")
+    return f"{TEXT}{text}"
+
+
+def text_size(context: int | None, sequences: int | None) -> TextSize:
+    """Return how texts are cut, of --context and --sequences."""
+    return TextSize(context, sequences or SEQUENCES)
+
+
 NetworkName = Annotated[
     str,
     typer.Argument(
@@ -51,6 +66,14 @@ DataName = Annotated[
     str | None,
     typer.Option(
         "--data", help=f"One of {', '.join(NAMES)}, {IMAGE_FOLDER}DIR, {TEXT}FILE, {FORMS}."
+    ),
+]
+TextFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--text",
+        help=f"Text to calibrate a language model on; short for --data {TEXT}FILE.",
+        metavar="FILE",
     ),
 ]
 TestName = Annotated[

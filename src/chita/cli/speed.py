@@ -28,6 +28,7 @@ from chita.files.single_file import check_new, prepare_file
 from chita.model.samples.batch import map_tensors
 from chita.pruning.options.text import read_sparsity_text
 from chita.pruning.random_mask import apply_random_mask
+from chita.pruning.schedule import check_sparsity
 from chita.report.console import show, show_json
 from chita.report.progress import step_bar
 from chita.zoo.example import example_inputs
@@ -69,11 +70,11 @@ def speed_command(
     """
     if dtype not in DTYPES:
         raise ChitaError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    target = None if at is None else _read_target(at)
     if out is not None:
         prepare_file(out, ".json")
         check_new(out, overwrite=overwrite)
     place = pick_device(device)
-    target = None if at is None else read_sparsity_text("--at", at)
     trained = open_source(source, network, arguments, data_name, fresh=target is not None)
     name = trained.network.name
     if target is not None:
@@ -103,6 +104,14 @@ def speed_command(
         write_json(out, record)
     if as_json:
         show_json(record)
+
+
+def _read_target(at: str) -> float | str:
+    """Return the share of zeros, or the pattern, of --at."""
+    target = read_sparsity_text("--at", at)
+    if not isinstance(target, str):
+        check_sparsity("--at", target)
+    return target
 
 
 def _converted(tensor: Tensor, place: torch.device, dtype: torch.dtype) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ def writing_to(folder: Path | None) -> Iterator[None]:
     """Make and lock a folder for a run; None for a run that writes nothing.
 
     Files that a killed run left half written are removed, and complete ones moved to their places.
+    After an error or an interruption, folders that were made here are removed if they are empty.
 
     Raises:
         ChitaError: the folder cannot be written to, or another run is writing to it.
@@ -76,11 +77,24 @@ def writing_to(folder: Path | None) -> Iterator[None]:
     if folder is None:
         yield
         return
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     prepare_folder(folder)
-    with lock(folder):
+    with lock(folder), _removing_after_error(missing):
         complete(folder)
         sweep(folder)
         yield
+
+
+@contextmanager
+def _removing_after_error(folders: Iterable[Path]) -> Iterator[None]:
+    """Remove the empty ones of some folders, the innermost first, after any exception."""
+    try:
+        yield
+    except BaseException:
+        for folder in folders:
+            with suppress(OSError):  # it has files
+                folder.rmdir()
+        raise
 
 
 def check_replaceable(
@@ -91,7 +105,8 @@ def check_replaceable(
     Args:
         folder: the folder, which is locked.
         names: the files that the run writes.
-        inputs: the files that it reads; none of them may be a file of the folder's run.
+        inputs: the files and folders that it reads; none of them may be a file of the folder's run,
+            or contain the folder.
         overwrite: whether to replace files that no run of chita wrote.
 
     Raises:
@@ -115,8 +130,11 @@ def _check_input(folder: Path, given: Path | str | None) -> None:
     if given is None:
         return
     source = Path(given)
-    if source.is_dir() and folder.samefile(source):
-        raise ChitaError(f"--out {folder} is {given}, which the run reads: give another folder")
+    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+        where = "is" if folder.samefile(source) else "is inside"
+        raise ChitaError(
+            f"--out {folder} {where} {given}, which the run reads: give another folder"
+        )
     source = source / MODEL_FILE if source.is_dir() else source
     for path in (folder / name for name in (*RUN_FILES, MANIFEST_FILE)):
         if path.exists() and source.exists() and path.samefile(source):

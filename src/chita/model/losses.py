@@ -14,9 +14,10 @@ from torch.nn import functional
 from chita.errors import ChitaError
 from chita.model.forward import device_of, evaluating, logits_of
 from chita.model.samples.arrays import IGNORED, InputSpec
-from chita.model.samples.batch import MISFITS, Batch, copied, map_tensors, tensors_of
+from chita.model.samples.batch import Batch, copied, map_tensors, tensors_of
 from chita.model.samples.given_data import read_batches
 from chita.model.samples.ignored_labels import with_labels
+from chita.model.samples.misfits import MISFITS
 
 FEW_PARTS = 8  # parts of a batch if each needs its own forward pass
 

@@ -7,6 +7,7 @@ from torch import nn
 
 MASK = "attention_mask"  # the keyword of a mask with 0 at padding
 DECODER = "decoder_"  # before the keywords of a decoder that has an encoder
+TOKENS = ("input_ids", f"{DECODER}input_ids")  # the keywords of token ids
 # The scores of all tokens at each position of a forward pass: 256 MB in float32, or a part of the
 # memory of a GPU. Their probabilities and gradients need several times as much.
 SCORES = 1 << 26

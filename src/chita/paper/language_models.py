@@ -42,7 +42,7 @@ class LanguageModel:
 
     Args:
         name: the name in keys and tables.
-        folder: the folder of Hugging Face.
+        find: returns the folder of Hugging Face; called once, when the model is used.
         place: the device of the model.
         read: returns the text, given this object; called once.
     """
@@ -50,11 +50,16 @@ class LanguageModel:
     def __init__(
         self,
         name: str,
-        folder: Path,
+        find: Callable[[], Path],
         place: torch.device,
         read: Callable[[LanguageModel], Corpus],
     ) -> None:
-        self.name, self.folder, self.place, self._read = name, folder, place, read
+        self.name, self.place, self._find, self._read = name, place, find, read
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of Hugging Face."""
+        return self._find()
 
     def build(self) -> nn.Module:
         """Return a new model with the trained weights."""
@@ -90,38 +95,38 @@ def smollm(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
     Raises:
         ChitaError: the files are missing, or the weights cannot be fetched.
     """
-    files = wikitext_files(texts)
+    files, folder = wikitext_files(texts), get_weights("smollm2-135m")
 
     def read(model: LanguageModel) -> Corpus:
         encode = load_tokenizer(model.folder)
         found = (read_tokens(file, encode).sequences(CONTEXT) for file in files)
         return Corpus(*found)
 
-    return LanguageModel("smollm2-135m", get_weights("smollm2-135m"), place, read)
+    return LanguageModel("smollm2-135m", lambda: folder, place, read)
 
 
 def stories(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
     """Return stories15M, which is calibrated and measured on text that is sampled from it."""
+    folder = get_weights("stories15m")
 
     def read(model: LanguageModel) -> Corpus:
         return Corpus(
             *write_text(model.build(), (SEQUENCES, WRITTEN), torch.Generator().manual_seed(0))
         )
 
-    return LanguageModel("stories15m", get_weights("stories15m"), place, read)
+    return LanguageModel("stories15m", lambda: folder, place, read)
 
 
 def small(texts: Path | None, place: torch.device, out: Path) -> LanguageModel:
-    """Write a small random Llama, and return it with random words as its text."""
-    folder = write_small_llama(out / "networks" / SMALL)
+    """Return a small random Llama, which is written on first use, with random words as its text."""
 
     def read(model: LanguageModel) -> Corpus:
-        encode = load_tokenizer(folder)
+        encode = load_tokenizer(model.folder)
         words = (random_words(SMALL_WORDS, seed) for seed in (0, 1))
         found = (Tokens(SMALL, torch.tensor(encode(text))) for text in words)
         return Corpus(*(tokens.sequences(SMALL_CONTEXT) for tokens in found))
 
-    return LanguageModel(SMALL, folder, place, read)
+    return LanguageModel(SMALL, lambda: write_small_llama(out / "networks" / SMALL), place, read)
 
 
 @torch.no_grad()

@@ -73,15 +73,24 @@ class EncoderSubject:
 
     Args:
         name: the name in keys and tables.
-        folder: the folder of Hugging Face.
+        find: returns the folder of Hugging Face; called once, when the encoder is used.
         place: the device of the encoder.
         read: returns the texts; called once.
     """
 
     def __init__(
-        self, name: str, folder: Path, place: torch.device, read: Callable[[], SentenceTexts]
+        self,
+        name: str,
+        find: Callable[[], Path],
+        place: torch.device,
+        read: Callable[[], SentenceTexts],
     ) -> None:
-        self.name, self.folder, self.place, self._read = name, folder, place, read
+        self.name, self.place, self._find, self._read = name, place, find, read
+
+    @cached_property
+    def folder(self) -> Path:
+        """The folder of Hugging Face."""
+        return self._find()
 
     def build(self) -> nn.Module:
         """Return a new encoder with the trained weights."""
@@ -146,25 +155,24 @@ def minilm(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject
     Raises:
         ChitaError: the files are missing, or the weights cannot be fetched.
     """
-    files = wikitext_files(texts)
+    files, folder = wikitext_files(texts), get_weights("minilm")
     return EncoderSubject(
         "all-MiniLM-L6-v2",
-        get_weights("minilm"),
+        lambda: folder,
         place,
         lambda: SentenceTexts(*map(read_sentences, files)),
     )
 
 
 def small(texts: Path | None, place: torch.device, out: Path) -> EncoderSubject:
-    """Write a small random BERT, and return it with random words as sentences."""
-    folder = write_small_bert(out / "networks" / SMALL)
+    """Return a small random BERT, which is written on first use, with random words as sentences."""
 
     def read() -> SentenceTexts:
         seeds = range(2 * SMALL_SENTENCES)
         drawn = [random_words(3 + seed % SMALL_WORDS, seed) for seed in seeds]
         return SentenceTexts(drawn[::2], drawn[1::2])
 
-    return EncoderSubject(SMALL, folder, place, read)
+    return EncoderSubject(SMALL, lambda: write_small_bert(out / "networks" / SMALL), place, read)
 
 
 def choose(sentences: Sequence[str], count: int, seed: int) -> list[str]:

@@ -248,7 +248,7 @@ def _worth_staying(rows: Sequence[FinishedStage], held: int) -> bool:
 
 def check_sparsity(name: str, value: Any) -> None:
     """Raise a ChitaError unless `value` is in [0, 1); hint at patterns and at values in percent."""
-    what = 'a number in [0, 1), or for chita.prune a pattern such as "2:4"'
+    what = 'a number in [0, 1), or a pattern such as "2:4"'
     if isinstance(value, str) and ":" in value:
         what = f"a number in [0, 1), with the pattern as pattern={value!r}"
     elif is_number(value) and 1 < value < 100:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,11 @@ from torch import nn
 
 from chita.errors import ChitaError
 from chita.files.huggingface_names import CONFIG, HUGGINGFACE_FILES
-from chita.files.regular import read_regular
 from chita.files.run_folder import model_file
 from chita.files.run_manifest import MANIFEST_FILE
 from chita.references.call import call_given
 from chita.references.given_network import GivenNetwork
+from chita.references.huggingface_damage import DTYPES, check_files, read_json
 from chita.references.huggingface_files import (
     StoredForm,
     load_tokenizer,
@@ -27,8 +26,6 @@ from chita.references.huggingface_files import (
 )
 
 PREFIX = "hf:"
-_MOST_BYTES = 10**7  # of a config.json, which usually has about a thousand
-_DTYPES = ("dtype", "torch_dtype")  # the argument of new and of old versions of transformers
 
 
 def is_huggingface_folder(text: str) -> bool:
@@ -68,7 +65,7 @@ class _FolderModel:
         source = source_of(self.folder)
         self._text, self._class = text, _model_class(self.folder, quantized="gguf_file" in source)
         self._given = {**source, _dtype_argument(): "auto", **arguments}
-        self._converts = not any(name in arguments for name in _DTYPES)
+        self._converts = not any(name in arguments for name in DTYPES)
         self._form = StoredForm()  # of the model that was built last
         if (self.folder / MANIFEST_FILE).exists():
             model_file(self.folder)  # a run that is unfinished, or was changed, is an error
@@ -77,7 +74,7 @@ class _FolderModel:
         """Return a new model; with `trained`, missing weights are an error."""
         given = {**self._given, "output_loading_info": True}
         with quiet():
-            model, loaded = call_given(self._text, self._class.from_pretrained, given)
+            model, loaded = self._read(given)
         if trained and (missing := sorted(loaded["missing_keys"])):
             raise ChitaError(
                 f"{self.folder} has no weights for {', '.join(missing[:3])}"
@@ -90,6 +87,17 @@ class _FolderModel:
         half = self._form.dtype in (torch.float16, torch.bfloat16)
         return model.float() if half and self._converts else model  # type: ignore[no-any-return]
 
+    def _read(self, given: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+        """Return the model and the loading information of `from_pretrained`."""
+        try:
+            found: tuple[Any, Mapping[str, Any]] = call_given(
+                self._text, self._class.from_pretrained, given
+            )
+        except ChitaError:
+            check_files(self.folder)  # it names the file that is wrong
+            raise
+        return found
+
     def save(self, model: nn.Module, folder: Path) -> None:
         """Write a model that `build` returned, pruned, into a folder."""
         save_model(model, folder, form=self._form, source=self.folder)
@@ -99,7 +107,7 @@ def _dtype_argument() -> str:
     """Return the name of the argument of `from_pretrained` for the precision."""
     import transformers
 
-    return next(name for name in _DTYPES if hasattr(transformers.PretrainedConfig(), name))
+    return next(name for name in DTYPES if hasattr(transformers.PretrainedConfig(), name))
 
 
 def _model_class(folder: Path, *, quantized: bool) -> Any:
@@ -130,11 +138,7 @@ def _model_class(folder: Path, *, quantized: bool) -> Any:
 
 def _architectures(folder: Path) -> list[str]:
     path = folder / CONFIG
-    try:
-        content = json.loads(read_regular(path, _MOST_BYTES))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ChitaError(f"cannot read {path} as JSON: {error}") from error
-    names = content.get("architectures") if isinstance(content, dict) else None
+    names = read_json(path).get("architectures")
     if names is not None and not (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     ):

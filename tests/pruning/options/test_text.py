@@ -27,3 +27,5 @@ def test_numbers_and_words() -> None:
     assert read_sparsity_text("--sparsity", "2:4") == "2:4"
     with pytest.raises(ChitaError, match=r"--sparsity .*'half'"):
         read_sparsity_text("--sparsity", "half")
+    with pytest.raises(ChitaError, match=r"--sparsity .*'4:2'"):
+        read_sparsity_text("--sparsity", "4:2")

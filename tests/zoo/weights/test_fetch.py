@@ -94,6 +94,16 @@ def test_a_given_file_replaces_the_download(
     assert get_weights("small", given=file) == weights / "small"
 
 
+@pytest.mark.parametrize("name", ["resnet50", "mobilenetv1-folded"])
+def test_a_wrong_file_is_refused_with_the_right_one(name: str, weights: Path, file: Path) -> None:
+    source = WEIGHTS[name]
+    with pytest.raises(ChitaError, match=naming(FILE, source.archive.sha256)) as caught:
+        get_weights(name, given=file)
+    message = str(caught.value)
+    assert message.count(source.file_name) == 1 and source.origin in message
+    assert not (weights / name).exists()
+
+
 def test_the_command_prints_folder_and_licence(weights: Path, small: WeightSource) -> None:
     done = CliRunner().invoke(app, ["weights", "get", "small"], catch_exceptions=False)
     assert str(weights / "small") in done.stdout

