@@ -46,6 +46,12 @@ def test_a_text_may_be_a_value_of_several_fields() -> None:
     }  # fmt: skip
 
 
+def test_a_version_is_not_selected_by_its_number() -> None:
+    """A seed with the same number is."""
+    cells = [cell(seed=seed, recovery_version=2, version=2) for seed in (0, 1, 2)]
+    assert select_cells(cells, ["2"]) == [cells[2]]
+
+
 def test_a_text_that_matches_no_cell_is_named_with_those_that_do() -> None:
     known = naming("--only", "resnet", "network mlpnet, resnet20", "2:4", without="auto")
     for texts in (["resnet"], ["mlpnet", "resnet"]):

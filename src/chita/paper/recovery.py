@@ -1,8 +1,7 @@
-"""Recovery: `method="auto"` and rivals that train as long as it does, on the same samples.
+"""Recovery: `method="auto"` and rivals with the same budget, on the same samples.
 
-`auto` has its default options. The rivals prune by another rule and then recover with as many
-training steps as `auto` took in the same cell, so that they differ in what is trained, not in how
-long.
+`auto` has its default options. The rivals prune by another rule, and recover with the same budget.
+The comparison of candidates is a part of the time of `auto`.
 """
 
 from __future__ import annotations
@@ -10,16 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from chita.data import Batches
 from chita.errors import ChitaError
-from chita.methods import METHODS
 from chita.model.accuracy import accuracy
-from chita.paper.added_methods import added_methods, source_key
+from chita.paper.added_methods import added_methods
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.networks import Subject
@@ -30,6 +28,7 @@ from chita.paper.recovery_layout import (
     recovery_rows,
     recovery_text,
 )
+from chita.paper.settings import version_key
 from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
 from chita.pruning.result import PruneResult
@@ -63,6 +62,10 @@ class Group:
     batch: int = 128
     also_without: tuple[float | str, ...] = ()
 
+    def sparsities_of(self, method: str) -> tuple[float | str, ...]:
+        """Return the sparsities at which a method is run."""
+        return self.also_without if method == NO_RECOVERY else self.sparsities
+
 
 GROUPS = (
     Group("mlpnet", 60_000, (0.9, 0.95, 0.98), also_without=(0.9, 0.95, 0.98)),
@@ -73,7 +76,7 @@ GROUPS = (
     Group("mobilenetv1-folded", 2000, (0.5, 0.7, 0.8), batch=64),
 )
 # Increase this number when the results of recovery change, so that old cells are computed again.
-VERSION = 1
+VERSION = 2  # the rivals have the budget of auto, not its steps
 QUICK_GROUPS = (Group("mlpnet", 4000, (0.95, 0.98)),)
 
 
@@ -81,14 +84,13 @@ QUICK_GROUPS = (Group("mlpnet", 4000, (0.95, 0.98)),)
 class RecoveryBench:
     """`auto` and its rivals with the same recovery.
 
-    A cell is a network, a number of images, a sparsity and a seed, with the results of all methods:
-    those of the rivals depend on the steps of `auto`.
+    A cell is a network, a number of images, a sparsity, a seed and a method.
 
     Attributes:
         groups: what to run; networks without trained weights are left out.
         rivals: the arguments of chita.prune for each rival, by name. Methods that a user has
             registered are rivals with default arguments.
-        options: other arguments of `auto`; none in the full size.
+        options: other arguments of all methods that recover; none in the full size.
     """
 
     groups: Sequence[Group] = GROUPS
@@ -96,16 +98,23 @@ class RecoveryBench:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def cells(self, bench: Bench) -> list[Cell]:
-        """Return the cells of one seed after the other, group by group."""
+        """Return the cells of one seed after the other, method by method."""
         found = list(self._found(bench))
         if not found:
             names = ", ".join(dict.fromkeys(group.network for group in self.groups))
             raise ChitaError(f"this benchmark needs the trained weights of one of {names}")
         return [
-            self._cell(group, subject, sparsity, seed)
+            cell
             for seed in range(bench.seeds)
-            for group, subject in found
-            for sparsity in group.sparsities
+            for cell in self._of_seed([_Place(*each, seed) for each in found])
+        ]
+
+    def _of_seed(self, places: Sequence[_Place]) -> list[Cell]:
+        return [
+            _cell(place, name, arguments, sparsity)
+            for name, arguments in self._methods().items()
+            for place in places
+            for sparsity in place.group.sparsities_of(name)
         ]
 
     def _found(self, bench: Bench) -> Iterator[tuple[Group, Subject]]:
@@ -119,89 +128,72 @@ class RecoveryBench:
             else:
                 yield group, subject
 
-    def _rivals(self) -> dict[str, dict[str, Any]]:
-        """Return the arguments of all rivals, those of registered methods last."""
-        added = {name: {"method": name} for name in added_methods()}
-        return {name: dict(given) for name, given in {**self.rivals, **added}.items()}
-
-    def _cell(self, group: Group, subject: Subject, sparsity: float | str, seed: int) -> Cell:
-        rivals = self._rivals()
-        sources = {name: source_key(METHODS[name]) for name in added_methods()}
-        key = {
-            "bench": "recovery",
-            "network": subject.name,
-            "images": group.images,
-            "batch": group.batch,
-            "sparsity": sparsity,
-            "seed": seed,
-            "rivals": rivals,
-            "options": dict(self.options),
-            "without_recovery": sparsity in group.also_without,
-            "recovery_version": VERSION,
-            **({"sources": sources} if sources else {}),
+    def _methods(self) -> dict[str, dict[str, Any]]:
+        """Return the arguments of all methods, in the order of computation."""
+        rivals = {**self.rivals, **{name: {"method": name} for name in added_methods()}}
+        return {
+            AUTO: {"method": "auto", **self.options},
+            **{name: {**given, "recover": True, **self.options} for name, given in rivals.items()},
+            NO_RECOVERY: {"method": "auto", "recover": False},
         }
-
-        def compute() -> dict[str, Any]:
-            batches = calibration(subject, group, seed)
-            trial = _Trial(subject, batches, sparsity, seed)
-            results = {AUTO: trial.run(**self.options)}
-            steps = f"{results[AUTO]['training_steps']} steps"
-            others = {
-                name: {**arguments, "recover": True, "budget": steps}
-                for name, arguments in rivals.items()
-            }
-            if sparsity in group.also_without:
-                others[NO_RECOVERY] = {"recover": False}
-            for name, arguments in others.items():
-                try:
-                    results[name] = trial.run(**arguments)
-                except (ChitaError, torch.cuda.OutOfMemoryError) as error:
-                    logger.warning("%s on %s at %s: %s", name, subject.name, sparsity, error)
-            return {
-                "images": sum(len(labels) for _, labels in batches),
-                "dense": accuracy(subject.model(seed), subject.test),
-                "results": results,
-            }
-
-        return Cell(key, compute)
 
     def report(self, records: Sequence[Record]) -> Report:
         rows = recovery_rows(records)
         return Report(
-            title="Recovery: auto and other methods with the same samples and training steps",
+            title="Recovery: auto and other methods with the same samples and budget",
             rows=rows,
             text=recovery_text(rows, records),
             draw=lambda figure: draw_recovery(figure, rows),
         )
 
 
-def calibration(subject: Subject, group: Group, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """Return the calibration batches in memory, so that seconds do not depend on reading files."""
-    images = subject.splits.train.shuffled(seed)
-    return list(Batches(images, group.batch, limit=group.images, device=subject.device))
-
-
 @dataclass(frozen=True)
-class _Trial:
-    """What all methods of a cell share."""
+class _Place:
+    """A group, its network and a seed, which the methods share."""
 
+    group: Group
     subject: Subject
-    batches: list[tuple[Tensor, Tensor]]
-    sparsity: float | str
     seed: int
 
-    def run(self, **arguments: Any) -> dict[str, Any]:
-        """Prune a copy of the network, and return the figures of the method."""
-        model, subject = self.subject.model(self.seed), self.subject
+    @cached_property
+    def dense(self) -> float:
+        """The accuracy of the network before pruning."""
+        return accuracy(self.subject.model(self.seed), self.subject.test)
+
+    def calibration(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the calibration batches in memory, so that reading files takes no seconds."""
+        images, group = self.subject.splits.train.shuffled(self.seed), self.group
+        return list(Batches(images, group.batch, limit=group.images, device=self.subject.device))
+
+
+def _cell(place: _Place, method: str, arguments: Mapping[str, Any], sparsity: float | str) -> Cell:
+    group, subject, seed = place.group, place.subject, place.seed
+    key = {
+        "bench": "recovery",
+        "network": subject.name,
+        "images": group.images,
+        "batch": group.batch,
+        "row": method,
+        "sparsity": sparsity,
+        "seed": seed,
+        "arguments": dict(arguments),
+        "recovery_version": VERSION,
+        **version_key(arguments["method"]),
+    }
+
+    def compute() -> dict[str, Any]:
+        batches, model = place.calibration(), subject.model(seed)
         result, seconds = timed_prune(
             model,
-            self.batches,
-            sparsity=self.sparsity,
+            batches,
+            sparsity=sparsity,
             include=subject.network.prunable,
-            seed=self.seed,
+            seed=seed,
             **arguments,
         )
         return {
+            "images": sum(len(labels) for _, labels in batches),
+            "dense": place.dense,
             "accuracy": accuracy(model, subject.test),
             "seconds": seconds,
             "training_steps": result.training_steps,
@@ -210,6 +202,8 @@ class _Trial:
             "gains": None if result.gains is None else asdict(result.gains),
             "stages": _stages(result),
         }
+
+    return Cell(key, compute)
 
 
 def _stages(result: PruneResult) -> list[dict[str, Any]]:

@@ -20,12 +20,13 @@ NO_RECOVERY = "auto, recover=False"
 BELOW = 0.3  # the largest accepted distance of auto to the best rival, in percentage points
 PLACE = ("network", "images", "sparsity")
 EXPLANATION = """\
-auto has its default options. The other methods prune by their own rule and recover on the same
-images with as many training steps as auto took in the same cell; a last training that does not help
-is repeated, and adds to the steps. Steps in which auto compares candidates count as its seconds,
-not as its steps. OBD keeps the largest w^2 (F + lambda), where F is the diagonal of the Fisher
-matrix; OBD and CHITA choose lambda by the loss on held-out images. Methods of your own have default
-arguments. Seconds are those of the call of chita.prune with the images in memory.
+auto has its default options. The other methods prune by their own rule, and recover on the same
+images with the same budget: the default one, or "fast" with --quick. The comparison of candidates
+counts in the time of auto, but not as its training steps, so auto may train for fewer steps than
+the others where the time limits them. A last training that does not help is repeated, and adds to
+the steps. OBD keeps the largest w^2 (F + lambda), where F is the diagonal of the Fisher matrix; OBD
+and CHITA choose lambda by the loss on held-out images. Methods of your own have default arguments.
+Seconds are those of the call of chita.prune with the images in memory.
 
 Accuracies are means over the seeds, with the standard error in brackets. Accuracies in bold are at
 most two standard errors of the difference below the best method with recovery: they do not differ
@@ -34,60 +35,59 @@ comparison. The gains are decreases of the held-out loss over all stages: by the
 mask alone to the solution, which is measured for auto only, and by the training."""
 DIFFERENCES = f"""\
 auto against the best of the other methods with recovery, by the mean. The difference of the
-accuracies is taken for each seed, and its standard error is in brackets. "met" means that auto is
-at most {BELOW:g} points below."""
+accuracies is taken for each seed that both have, and its standard error is in brackets. "met" means
+that auto is at most {BELOW:g} points below."""
+
+Results = dict[str, dict[int, Record]]  # the records of a place, by method and seed
 
 
 def recovery_rows(records: Sequence[Record]) -> list[Row]:
     """Return the means over the seeds for each network, number of images, sparsity and method."""
     return [
         {**dict(zip(PLACE, place, strict=True)), **row}
-        for place, found in _by_place(records).items()
-        for row in _rows_of(found)
+        for place, results in _by_place(records).items()
+        for row in _rows_of(results)
     ]
 
 
-def _by_place(records: Sequence[Record]) -> dict[tuple[Any, ...], list[Record]]:
-    places: dict[tuple[Any, ...], list[Record]] = {}
+def _by_place(records: Sequence[Record]) -> dict[tuple[Any, ...], Results]:
+    places: dict[tuple[Any, ...], Results] = {}
     for record in records:
         key = record["key"]
         place = (key["network"], record["images"], key["sparsity"])
-        places.setdefault(place, []).append(record)
+        places.setdefault(place, {}).setdefault(key["row"], {})[key["seed"]] = record
     return places
 
 
-def _methods(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(method for record in records for method in record["results"]))
-
-
-def _rows_of(records: Sequence[Record]) -> list[Row]:
-    """Return a row for each method at one place; the records differ only in the seed."""
-    rows: list[dict[str, Any]] = []
-    for method in _methods(records):
-        found = [record["results"][method] for record in records if method in record["results"]]
-        accuracies = [each["accuracy"] for each in found]
-        gains = [each["gains"] for each in found if each["gains"] is not None]
-        rows.append(
-            {
-                "method": method,
-                "accuracy": statistics.mean(accuracies),
-                "standard_error": standard_error(accuracies),
-                "near_best": None,
-                "seconds": statistics.mean(each["seconds"] for each in found),
-                "training_steps": statistics.mean(each["training_steps"] for each in found),
-                "gain_of_solves": _mean(gains, "solve") if method == AUTO else None,
-                "gain_of_training": _mean(gains, "recovery"),
-                "dense": statistics.mean(record["dense"] for record in records),
-                "seeds": len(found),
-            }
-        )
+def _rows_of(results: Results) -> list[Row]:
+    """Return a row for each method at one place."""
+    rows = [_row(method, list(found.values())) for method, found in results.items()]
     compared = [row for row in rows if row["method"] != NO_RECOVERY]
-    marks = near_best(
-        [row["accuracy"] for row in compared], [row["standard_error"] for row in compared]
-    )
-    for row, mark in zip(compared, marks, strict=True):
-        row["near_best"] = mark
+    if compared:
+        marks = near_best(
+            [row["accuracy"] for row in compared], [row["standard_error"] for row in compared]
+        )
+        for row, mark in zip(compared, marks, strict=True):
+            row["near_best"] = mark
     return list(rows)
+
+
+def _row(method: str, found: Sequence[Record]) -> dict[str, Any]:
+    """Return the means over the seeds; `near_best` depends on the other methods."""
+    accuracies = [record["accuracy"] for record in found]
+    gains = [record["gains"] for record in found if record["gains"] is not None]
+    return {
+        "method": method,
+        "accuracy": statistics.mean(accuracies),
+        "standard_error": standard_error(accuracies),
+        "near_best": None,
+        "seconds": statistics.mean(record["seconds"] for record in found),
+        "training_steps": statistics.mean(record["training_steps"] for record in found),
+        "gain_of_solves": _mean(gains, "solve") if method == AUTO else None,
+        "gain_of_training": _mean(gains, "recovery"),
+        "dense": statistics.mean(record["dense"] for record in found),
+        "seeds": len(found),
+    }
 
 
 def _mean(gains: Sequence[dict[str, float]], name: str) -> float | None:
@@ -97,12 +97,12 @@ def _mean(gains: Sequence[dict[str, float]], name: str) -> float | None:
 def differences(records: Sequence[Record]) -> list[Row]:
     """Return how auto compares with the best rival, for each network, images and sparsity."""
     lines: list[Row] = []
-    for place, found in _by_place(records).items():
-        best = _best_rival(found)
+    for place, results in _by_place(records).items():
+        best = _best_rival(results)
         if best is None:
             continue
-        both = [record["results"] for record in found if best in record["results"]]
-        apart = [each[AUTO]["accuracy"] - each[best]["accuracy"] for each in both]
+        pairs = _pairs(results, best)
+        apart = [auto["accuracy"] - rival["accuracy"] for auto, rival in pairs]
         mean = statistics.mean(apart)
         lines.append(
             {
@@ -110,21 +110,27 @@ def differences(records: Sequence[Record]) -> list[Row]:
                 "best rival": best,
                 "auto minus it": with_error(mean, standard_error(apart), digits=2),
                 f"at most {BELOW:g} below": "met" if mean >= -BELOW else "NOT MET",
-                "seconds of auto": statistics.mean(each[AUTO]["seconds"] for each in both),
-                "seconds of the rival": statistics.mean(each[best]["seconds"] for each in both),
+                "seconds of auto": statistics.mean(auto["seconds"] for auto, _ in pairs),
+                "seconds of the rival": statistics.mean(rival["seconds"] for _, rival in pairs),
             }
         )
     return lines
 
 
-def _best_rival(records: Sequence[Record]) -> str | None:
-    """Return the rival with the highest mean accuracy; None if no rival was run."""
+def _pairs(results: Results, rival: str) -> list[tuple[Record, Record]]:
+    """Return the records of auto and of a rival for each seed that both have."""
+    ours, others = results.get(AUTO, {}), results[rival]
+    return [(ours[seed], others[seed]) for seed in ours if seed in others]
+
+
+def _best_rival(results: Results) -> str | None:
+    """Return the rival with the highest mean accuracy among those that share a seed with auto."""
     means = {
-        row["method"]: row["accuracy"]
-        for row in _rows_of(records)
-        if row["method"] not in (AUTO, NO_RECOVERY)
+        method: statistics.mean(record["accuracy"] for record in found.values())
+        for method, found in results.items()
+        if method not in (AUTO, NO_RECOVERY) and _pairs(results, method)
     }
-    return max(means, key=lambda method: float(means[method])) if means else None
+    return max(means, key=lambda method: means[method]) if means else None
 
 
 def recovery_text(rows: Sequence[Row], records: Sequence[Record]) -> str:

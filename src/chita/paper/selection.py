@@ -43,11 +43,14 @@ def select_cells(cells: Sequence[Cell], only: Sequence[str]) -> list[Cell]:
 
 
 def _values(cells: Sequence[Cell]) -> dict[str, list[str]]:
-    """Return the different values of each field as texts."""
+    """Return the different values of each field as texts.
+
+    Versions are left out: all cells have the same one, and a seed may have the same number.
+    """
     values: dict[str, dict[str, None]] = {}
     for cell in cells:
         for field, value in cell.key.items():
-            if (text := _text(value)) is not None:
+            if (text := _text(value)) is not None and not field.endswith("version"):
                 values.setdefault(field, {})[text] = None
     return {field: list(known) for field, known in values.items()}
 
