@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chita.curvature import fisher
+from chita.curvature import row_filler
 from chita.curvature.fisher import gradient_matrix
+from chita.model.convolutions import exact_convolutions, rounds_factors
+from chita.model.hooks import NotSeparableError
 from chita.model.samples.batch import Batch
 from chita.model.samples.stream import SampleStream
 from chita.model.weights import Weights
@@ -181,7 +183,7 @@ def test_a_few_wrong_rows_are_noticed_in_half_precision() -> None:
 def test_a_chunk_that_exceeds_the_memory_is_halved(
     fitting: int, passes: list[int], warnings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, write = [], fisher.write_rows
+    tried, write = [], row_filler.write_rows
 
     def limited(model: nn.Module, owners: Any, chunk: Batch, *rest: Any) -> Any:
         tried.append(chunk.size)
@@ -189,7 +191,7 @@ def test_a_chunk_that_exceeds_the_memory_is_halved(
             raise torch.cuda.OutOfMemoryError("out of memory")
         return write(model, owners, chunk, *rest)
 
-    monkeypatch.setattr(fisher, "write_rows", limited)
+    monkeypatch.setattr(row_filler, "write_rows", limited)
     model = nn.Linear(4, 3).double()
     x, t, weights = normal(ROWS, 4), labels(ROWS), Weights(model)
     with Messages() as messages:
@@ -200,3 +202,29 @@ def test_a_chunk_that_exceeds_the_memory_is_halved(
     assert len(messages.texts) == warnings
     truth, _ = brute_force(model, weights, x, t, 1)
     torch.testing.assert_close(found.matrix.whole().t(), truth, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_rows_that_seem_wrong_are_computed_without_rounded_factors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check, exact = row_filler.self_check, []
+
+    def strict(*arguments: Any, **options: Any) -> None:
+        exact.append(not rounds_factors())
+        if rounds_factors():
+            raise NotSeparableError("rounding errors")
+        check(*arguments, **options)
+
+    monkeypatch.setattr(row_filler, "self_check", strict)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3)).cuda()
+    x, t, weights = normal(ROWS, 3, 6, 6).float().cuda(), labels(ROWS).cuda(), Weights(model)
+    before = rounds_factors()
+    found = gradient_matrix(
+        model, weights, SampleStream([(x, t)]), rows=ROWS, batch=1, store=in_chunks()
+    )
+    assert exact == [False] * before + [True] * 4
+    assert rounds_factors() == before
+    with exact_convolutions():
+        truth, _ = brute_force(model, weights, x, t, 1)
+    torch.testing.assert_close(found.matrix.whole().t()[1:], truth[1:], rtol=1e-3, atol=1e-5)

@@ -14,7 +14,6 @@ from chita.errors import ChitaError
 from chita.model.forward import (
     answer_of,
     buffers_restored,
-    convolution_trials,
     device_of,
     differentiable,
     evaluating,
@@ -76,14 +75,6 @@ def test_gradients_reach_frozen_weights_in_any_mode() -> None:
 def test_device_of_a_model_without_parameters() -> None:
     assert device_of(nn.ReLU()) == torch.device("cpu")
     assert device_of(nn.BatchNorm1d(2, affine=False, device="meta")) == torch.device("meta")
-
-
-def test_the_setting_of_trials_comes_back() -> None:
-    before = torch.backends.cudnn.benchmark
-    with pytest.raises(KeyboardInterrupt), convolution_trials(not before):
-        assert torch.backends.cudnn.benchmark is not before
-        raise KeyboardInterrupt
-    assert torch.backends.cudnn.benchmark is before
 
 
 def test_the_module_inside() -> None:

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from chita.curvature.gradient_rows import Chunk, plain_row, seen_outputs
 from chita.curvature.per_sample.linear import BLOCK, GPU_BLOCK
+from chita.model.convolutions import rounds_factors
 from chita.model.forward import run_model
 from chita.model.hooks import NotSeparableError
 from chita.model.losses import Loss
@@ -197,6 +198,6 @@ def _sum_rows(columns: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
 
 def _rounding(tensor: Tensor) -> float:
     """Return the relative error of one operation; GPUs may multiply float32 in 10 bits (TF32)."""
-    if tensor.dtype == torch.float32 and tensor.device.type == "cuda":
+    if tensor.dtype == torch.float32 and tensor.device.type == "cuda" and rounds_factors():
         return 2.0**-10
     return torch.finfo(tensor.dtype).eps

@@ -25,7 +25,8 @@ from chita.gradual.schedules import cosine_restarts, one_shot
 from chita.gradual.sparsifier import Sparsifier, TrainingPlan
 from chita.gradual.step import Step
 from chita.model.accuracy import accuracy
-from chita.model.forward import convolution_trials, device_of
+from chita.model.convolutions import convolution_trials
+from chita.model.forward import device_of
 from chita.model.samples.fingerprint import fingerprint
 from chita.model.seeds import drawing, seed_of
 from chita.model.training_step import Pass, average, average_gradients, fastest

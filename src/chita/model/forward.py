@@ -84,21 +84,6 @@ def differentiable(weights: Weights) -> Iterator[None]:
             parameter.requires_grad_(flag)
 
 
-@contextmanager
-def convolution_trials(wanted: bool) -> Iterator[None]:
-    """Let cuDNN time its kernels for each new input shape, and use the fastest, or not.
-
-    The timing pays off in training, where all batches have one shape. For shapes that occur only a
-    few times it costs far more than it saves.
-    """
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = wanted
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
-
-
 def run_model(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
     """Call model(*inputs); expand a single dict into keywords if the forward pass accepts them.
 

@@ -14,8 +14,8 @@ from chita.errors import ChitaError, require_bools
 from chita.files.atomic import as_path
 from chita.files.run_folder import writing_to
 from chita.model.checks import check_model
+from chita.model.convolutions import convolution_trials
 from chita.model.distill import default_loss
-from chita.model.forward import convolution_trials
 from chita.model.freed_memory import freed_memory_reused
 from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties

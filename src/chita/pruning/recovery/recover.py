@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError, is_seed, require, require_bools
 from chita.model.checks import check_model, check_module
-from chita.model.forward import convolution_trials, unwrapped
+from chita.model.convolutions import convolution_trials
+from chita.model.forward import unwrapped
 from chita.model.freed_memory import freed_memory_reused
 from chita.model.layers import prunable_by_default
 from chita.model.losses import Loss

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from chita.model.forward import convolution_trials, device_of, modes_restored
+from chita.model.convolutions import convolution_trials
+from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
 from chita.model.samples.batch import Batch, tensors_of
 from chita.model.seeds import drawing, generator_of, seed_of

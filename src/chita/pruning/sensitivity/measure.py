@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from chita.errors import ChitaError, is_function_or_none, is_seed, require
 from chita.model.accuracy import count_right
 from chita.model.checks import check_model
+from chita.model.convolutions import convolution_trials
 from chita.model.distill import default_loss, distilled
-from chita.model.forward import convolution_trials
 from chita.model.freed_memory import freed_memory_reused
 from chita.model.losses import Loss, cross_entropy, ignored_label, mean_loss
 from chita.model.named_losses import DISTILLED, resolve_loss
