@@ -1,4 +1,4 @@
-"""`chita bench recovery`: the same samples and steps for all, and a report on them."""
+"""`chita bench recovery`: the same samples and budget for all, and a report on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = RecoveryBench(
 
 
 @pytest.mark.slow
-def test_every_method_takes_the_steps_of_auto(
+def test_every_method_has_the_samples_and_the_budget_of_auto(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[dict[str, Any]] = []
@@ -50,17 +50,15 @@ def test_every_method_takes_the_steps_of_auto(
     methods = [AUTO, "magnitude", "OBD", NO_RECOVERY]
     assert [row["method"] for row in rows] == [*methods, *methods[:3]]
     records = [json.loads(line) for line in (tmp_path / "cells.jsonl").read_text().splitlines()]
-    for record, called in zip(records, (calls[:4], calls[4:]), strict=True):
-        steps = record["results"][AUTO]["training_steps"]
-        assert called[0]["budget"] == "40 steps" and steps >= 40
-        assert {call["images"] for call in called} == {600} == {record["images"]}
-        for name, call in zip(record["results"], called, strict=True):
-            found = record["results"][name]
-            assert (found["gains"] is None) == (name == NO_RECOVERY)
-            if name in SMALL.rivals:
-                assert call["recover"] is True and call["budget"] == f"{steps} steps"
-                assert steps <= found["training_steps"] <= 1.3 * steps
-    assert records[1]["results"]["OBD"]["sparsity"] == 0.5
+    for found, call in zip(records, calls, strict=True):
+        assert call["images"] == 600 == found["images"]
+        without = found["key"]["row"] == NO_RECOVERY
+        assert (found["gains"] is None) == without
+        if not without:
+            assert call["budget"] == "40 steps"
+            assert 40 <= found["training_steps"] <= 1.3 * 40
+    patterns = [each for each in records if each["key"]["sparsity"] == "2:4"]
+    assert [each["sparsity"] for each in patterns] == [0.5] * 3
     text = (tmp_path / "recovery.md").read_text()
     assert "## mlpnet-embedded, 600 images, 1 seed" in text
     assert "## mlpnet-embedded, 600 images, patterns, 1 seed" in text
@@ -68,12 +66,16 @@ def test_every_method_takes_the_steps_of_auto(
 
 
 def test_networks_without_weights_are_left_out(tmp_path: Path) -> None:
-    bench = embedded(tmp_path, seeds=2)
+    bench, sparsities = embedded(tmp_path, seeds=2), (0.9, 0.95, 0.98)
     keys = [cell.key for cell in RecoveryBench().cells(bench)]
-    assert [(key["seed"], key["sparsity"]) for key in keys] == [
-        (seed, sparsity) for seed in (0, 1) for sparsity in (0.9, 0.95, 0.98)
+    assert [(key["seed"], key["row"], key["sparsity"]) for key in keys] == [
+        (seed, method, sparsity)
+        for seed in (0, 1)
+        for method in (AUTO, *RIVALS, NO_RECOVERY)
+        for sparsity in sparsities
     ]
-    assert len(RecoveryBench(QUICK_GROUPS).cells(bench)) == 4
+    quick = {key["sparsity"] for key in _keys(RecoveryBench(QUICK_GROUPS), bench)}
+    assert quick == {0.95, 0.98}
     with pytest.raises(ChitaError, match="resnet20"):
         RecoveryBench([group for group in GROUPS if group.network != "mlpnet"]).cells(bench)
 
@@ -84,15 +86,19 @@ def test_the_full_size_has_all_groups_in_independent_cells(tmp_path: Path) -> No
     for name in dict.fromkeys(group.network for group in GROUPS):
         trained = replace(subject.trained, network=zoo.get(name))
         subjects[name] = replace(subject, name=name, trained=trained)
-    keys = [cell.key for cell in RecoveryBench().cells(Bench(subjects, 3))]
-    assert len(keys) == 3 * (3 + 3 + 3 + 2 + 2 + 3)
+    keys = _keys(RecoveryBench(), Bench(subjects, 3))
+    assert len(keys) == 3 * ((1 + len(RIVALS)) * (3 + 3 + 3 + 2 + 2 + 3) + 4)
     assert len({json.dumps(key, sort_keys=True) for key in keys}) == len(keys)
     assert {key["batch"] for key in keys if key["network"] == "mobilenetv1-folded"} == {64}
     alone = {(key["network"], key["images"], key["sparsity"]) for key in keys
-             if key["without_recovery"]}  # fmt: skip
+             if key["row"] == NO_RECOVERY}  # fmt: skip
     assert alone == {
         ("resnet20", 50_000, 0.9), *(("mlpnet", 60_000, s) for s in (0.9, 0.95, 0.98)),
     }  # fmt: skip
+
+
+def _keys(benchmark: RecoveryBench, bench: Bench) -> list[dict[str, Any]]:
+    return [cell.key for cell in benchmark.cells(bench)]
 
 
 @pytest.mark.slow
@@ -107,20 +113,22 @@ def test_a_rival_that_fails_is_left_out(tmp_path: Path, caplog: pytest.LogCaptur
     assert "no such method" in caplog.text
 
 
-def record(seed: int, sparsity: float | str = 0.9, **accuracies: float) -> dict[str, Any]:
-    results = {
-        name: {"accuracy": value, "seconds": 2.0, "training_steps": 100,
-               "gains": {"solve": 0.1, "recovery": 0.2}}
-        for name, value in accuracies.items()
-    }  # fmt: skip
-    key = {"network": "net", "sparsity": sparsity, "seed": seed}
-    return {"key": key, "images": 1000, "dense": 91.0, "results": results}
+def records_of(seed: int, **accuracies: float) -> list[dict[str, Any]]:
+    """Return the record of each method, by its accuracy."""
+    place = {"network": "net", "sparsity": 0.9, "seed": seed}
+    figures = {"images": 1000, "dense": 91.0, "seconds": 2.0, "training_steps": 100,
+               "gains": {"solve": 0.1, "recovery": 0.2}}  # fmt: skip
+    return [
+        {"key": {**place, "row": method}, **figures, "accuracy": accuracy}
+        for method, accuracy in accuracies.items()
+    ]
 
 
 def test_what_does_not_differ_significantly_is_not_ranked() -> None:
     records = [
-        record(seed, auto=90 + noise, magnitude=90.1 - noise, LAMP=80 + noise)
+        record
         for seed, noise in enumerate((-0.1, 0.0, 0.1))
+        for record in records_of(seed, auto=90 + noise, magnitude=90.1 - noise, LAMP=80 + noise)
     ]
     near = {row["method"]: row["near_best"] for row in recovery_rows(records)}
     assert near == {"auto": True, "magnitude": True, "LAMP": False}
@@ -134,11 +142,14 @@ def test_what_does_not_differ_significantly_is_not_ranked() -> None:
 
 def test_without_recovery_is_no_rival() -> None:
     records = [
-        record(seed, **{AUTO: 90.0 + seed / 10, "magnitude": 90.5, NO_RECOVERY: 95.0})
+        record
         for seed in (0, 1)
+        for record in records_of(
+            seed, **{AUTO: 90.0 + seed / 10, "magnitude": 90.5, NO_RECOVERY: 95.0}
+        )
     ]
     rows = {row["method"]: row for row in recovery_rows(records)}
     assert rows[NO_RECOVERY]["near_best"] is None and rows["magnitude"]["near_best"]
     (line,) = differences(records)
     assert (line["best rival"], line["at most 0.3 below"]) == ("magnitude", "NOT MET")
-    assert differences([record(0, auto=90.0)]) == []
+    assert differences(records_of(0, auto=90.0)) == []

@@ -130,7 +130,7 @@ def test_errors() -> None:
     for unfit, shape in (({"x": numbers(24, 6)}, "(24, 6)"), (numbers(24, 5), "(24, 5)")):
         with pytest.raises(ChitaError, match=naming("model", "inputs", shape)):
             prune_quietly(tiny(), [unfit], loss="distill")
-    with pytest.raises(ChitaError, match=naming("batch 0", "loss='distill'", "tensor", "str")):
+    with pytest.raises(ChitaError, match=naming("batches", "'text'", "token ids")):
         prune_quietly(tiny(), ["text"], loss="distill")
     with pytest.raises(ChitaError, match=naming("batches", "list_iterator", "DataLoader")):
         prune_quietly(tiny(), iter([numbers(24, 6)]), loss="distill")

@@ -143,7 +143,7 @@ def test_a_folder_of_hugging_face_must_be_one(tmp_path: Path) -> None:
             resolve_network("hf:made", {})
     bert = {"architectures": ["BertModel"], "model_type": "bert"}
     (tmp_path / "made/config.json").write_text(json.dumps(bert))
-    with pytest.raises(ChitaError, match=naming("hf:made", "made")):  # without weights
+    with pytest.raises(ChitaError, match=naming("made", "weights", "model.safetensors")):
         resolve_network("hf:made", {}).build()
 
 
