@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from chita.model.samples.batch import Batch, join
+from chita.model.samples.transfer import sent
 
 COLOURS = 3
 
@@ -31,10 +32,10 @@ def new_inputs(batches: list[Batch], generator: torch.Generator) -> Batch:
     joined = join(batches)
     inputs = joined.content[0]  # type: ignore[index]
     share = torch.rand(len(batches), batches[0].size, generator=generator)
-    mixed = tuple(_means(x, share.to(x)) for x in inputs)
+    mixed = tuple(_means(x, sent(share.to(x.dtype), x.device)) for x in inputs)
     if all(_are_colour_images(x) for x in mixed):
         turned = torch.rand(joined.size, generator=generator) < 0.5
-        mixed = tuple(_mirrored(x, turned.to(x.device)) for x in mixed)
+        mixed = tuple(_mirrored(x, sent(turned, x.device)) for x in mixed)
     return Batch((mixed, ()), joined.size)
 
 

@@ -17,6 +17,7 @@ from chita.model.samples.batch import (
     join,
     tensors_of,
 )
+from chita.model.samples.transfer import sent
 from chita.solver.matrix.memory import format_bytes, free_bytes
 from chita.solver.ranks import ALONE, Ranks
 
@@ -89,9 +90,8 @@ class SamplePool:
     ) -> Iterator[list[Batch]]:
         """Yield the batches of some steps in lists of `count`, as views of one tensor.
 
-        One copy serves all of them, which matters on a GPU: the copy of an index waits until the
-        steps before it have finished. All batches must have the same shapes. The last list may be
-        shorter.
+        One copy serves all of them, which saves launches on a GPU. All batches must have the same
+        shapes. The last list may be shorter.
         """
         drawn = islice(self._drawn(generator, ranks), steps)
         while group := list(islice(drawn, count)):
@@ -111,7 +111,7 @@ class SamplePool:
         """Return the indices of the batches of a part; all have the same size."""
         order = torch.randperm(part.size, generator=generator)
         size = min(self.batch, part.size)
-        return part, torch.split(order[: part.size // size * size].to(self.place), size)
+        return part, torch.split(sent(order[: part.size // size * size], self.place), size)
 
 
 def _share(index: Tensor, ranks: Ranks) -> Tensor:
