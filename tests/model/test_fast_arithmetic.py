@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from chita.model.fast_arithmetic import LEAST_CAST, fast_arithmetic, fast_format
+from chita.model.fast_arithmetic import (
+    LEAST_CAST,
+    fast_arithmetic,
+    fast_format,
+    use_fast_format,
+)
 
 
 def has_bfloat16() -> bool:
@@ -48,3 +53,13 @@ def test_images_have_their_channels_last_and_nothing_else_changes() -> None:
     assert fast_format(tokens) is tokens
     features = torch.randn(3, 4)
     assert fast_format(features) is features
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_kernels_have_their_channels_last_on_a_gpu_with_the_same_values() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(8, 2), nn.Conv3d(1, 2, 2))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    use_fast_format(model.cuda())
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last)
+    after = model.cpu().state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
+from chita.model.fast_arithmetic import use_fast_format
 from chita.model.forward import answer_of, attention_mask, device_of, features_of
 from chita.model.named_losses import DISTILL
 from chita.model.samples.arrays import InputSpec
@@ -133,6 +134,7 @@ class DenseNetwork:
 
     def __init__(self, model: nn.Module, first: Batch, seed: int, *, squares: bool) -> None:
         self._model = copy.deepcopy(model).eval().requires_grad_(False)
+        use_fast_format(self._model)
         self._device = device_of(self._model)
         self._dtype = InputSpec.of(self._model).dtype or torch.get_default_dtype()
         self._start = _mixed(seed)

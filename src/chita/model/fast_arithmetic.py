@@ -42,3 +42,15 @@ def fast_format(tensor: Tensor) -> Tensor:
     if tensor.ndim == 4 and tensor.is_floating_point():
         return tensor.contiguous(memory_format=torch.channels_last)
     return tensor
+
+
+@torch.no_grad()
+def use_fast_format(model: nn.Module) -> None:
+    """Store the kernels of a model on a GPU with their channels last.
+
+    Otherwise, each forward pass of images in that format converts the kernels again. The values
+    stay the same.
+    """
+    for parameter in model.parameters():
+        if parameter.is_cuda:
+            parameter.data = fast_format(parameter.data)

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from chita.errors import ChitaError
-from chita.model.convolutions import convolution_trials
 from chita.model.distill import DenseNetwork
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.losses import Loss, batch_loss
@@ -125,8 +124,7 @@ def distillation(
         """Replace the second half of each batch by new inputs."""
         size = drawn[0].size // 2
         mixed = new_inputs([batch[size:] for batch in drawn], generator)
-        # The last batches of a training are fewer, and trials for each such shape take long.
-        with fast_arithmetic(place, dense.parameters()), convolution_trials(False):
+        with fast_arithmetic(place, dense.parameters()):
             answered = join(
                 [dense.answers(piece) for piece in mixed.split(FORWARD_ONLY_FACTOR * at_once)]
             )

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from chita.model.convolutions import convolution_trials
 from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
 from chita.model.samples.batch import Batch, tensors_of
@@ -84,11 +83,7 @@ class RecoveryTraining:
         batches = self._task.draw(generator_of(self._seed, key), self._ranks, steps)
         counted = max(1, int(LAST * steps))
         began = drawn = _now(place)
-        with (
-            self._training(),
-            convolution_trials(self._task.pool.uniform),
-            drawing(seed_of(self._seed, key, self._ranks.rank), place),
-        ):
+        with self._training(), drawing(seed_of(self._seed, key, self._ranks.rank), place):
             updates = RelativeAdam(relative_scales(self._model, self.parameters, masks))
             total = torch.zeros((), device=place)
             for number, batch in enumerate(batches):
