@@ -117,7 +117,7 @@ BUDGETS = {
         matrix_bytes=1 << 30,
     ),
     "balanced": Budget(
-        420, passes=36, least_steps=4000, most_steps=16_000, floor_steps=FLOOR_STEPS
+        420, passes=60, least_steps=4000, most_steps=18_000, floor_steps=FLOOR_STEPS
     ),
     "best": Budget(
         3600,
@@ -218,12 +218,13 @@ class RecoveryPlan:
     """What a run with recovery does, stage by stage.
 
     Attributes:
-        rate: the highest relative rate of the training.
+        rate: the relative rate that the range test found.
         sparsities: the sparsity of each stage.
         steps: the training steps of each stage.
         probe: the training steps of a candidate, before candidates are compared.
         tries_tasks: whether the first stage trains on each task, to choose one.
         batch: the samples of a step.
+        density: the share of the weights that the range test kept.
     """
 
     rate: float
@@ -232,6 +233,7 @@ class RecoveryPlan:
     probe: int
     tries_tasks: bool
     batch: int
+    density: float
 
 
 def divide_steps(steps: int, stages: int) -> list[int]:

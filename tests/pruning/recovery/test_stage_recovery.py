@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,6 +110,7 @@ class Outcomes:
 def test_a_training_that_does_not_help_lowers_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     """After one that does, the rate rises again, up to that of the plan."""
     recovery = planned(setup_of(loss="distill"))  # a single task
+    recovery.plan = replace(recovery.planned, density=1.0)
     rate = recovery.planned.rate
     outcomes = Outcomes(True, False, True, True, False, True)
     monkeypatch.setattr(GuardedTraining, "run", lambda self, *a, **k: outcomes.run(*a, **k))
@@ -122,6 +124,33 @@ def test_a_training_that_does_not_help_lowers_the_rate(monkeypatch: pytest.Monke
     assert outcomes.steps[:5] == recovery.planned.steps
     assert 0 < outcomes.steps[5] < 0.5 * outcomes.steps[4]
     assert recovery.rate <= rate
+
+
+def test_fewer_weights_take_larger_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter as many as in the range test: twice the rate."""
+    recovery = planned(setup_of(loss="distill"))
+    recovery.plan = replace(recovery.planned, density=1.0)
+    outcomes = Outcomes(True, True)
+    monkeypatch.setattr(GuardedTraining, "run", lambda self, *a, **k: outcomes.run(*a, **k))
+    for kept in (72, 18):
+        recovery.run(torch.arange(72) < kept, 1)
+    rate = recovery.planned.rate
+    assert outcomes.rates == pytest.approx([rate, 2 * rate])
+    tried: list[float] = []
+
+    def worth(self: GuardedTraining, w: torch.Tensor, *, steps: int, rate: float) -> Any:
+        tried.append(rate)
+        return losses(1.0)
+
+    monkeypatch.setattr(GuardedTraining, "worth", worth)
+    recovery.worth()((torch.arange(72) < 18).float())
+    assert tried == pytest.approx([2 * rate])
+
+
+def test_the_plan_has_the_share_of_weights_that_the_range_test_kept() -> None:
+    recovery = planned(setup_of())
+    assert recovery.planned.density == pytest.approx(1 - recovery._planner.tested)
+    assert 0 < recovery.planned.density <= 1
 
 
 def test_steps_of_stages_beyond_the_plan() -> None:
@@ -140,6 +169,7 @@ def test_few_samples_suffice_for_a_method_without_gradients(samples: int) -> Non
 
 def stages_of(recovery: StageRecovery, weights: int = 72) -> str:
     """Run all stages with all weights kept, and return the task that was chosen."""
+    recovery.plan = replace(recovery.planned, density=1.0)
     for stage in range(1, len(recovery.planned.steps) + 1):
         recovery.run(torch.ones(weights, dtype=torch.bool), stage)
     task: str = recovery.state()["task"]

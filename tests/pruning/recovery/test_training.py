@@ -78,28 +78,14 @@ def test_the_statistics_of_one_sample_are_not_used() -> None:
     assert not torch.equal(pruned[0].weight, halved(model)[0].weight)
 
 
-def test_only_batches_of_one_shape_let_cudnn_try_its_kernels() -> None:
-    model: Any = tiny()
-    task, before = task_of(model), cudnn.benchmark
-    other = SamplePool([task.example, task_of(model, points(30)[0]).example], 16)
-    for pool, expected in ((task.pool, True), (other, False)):
-        assert pool.uniform == expected
-        pruned, found = halved(model), []
-        pruned.register_forward_hook(lambda *_, seen=found: seen.append(cudnn.benchmark))
-        train(pruned, RecoveryTask(LOSS, pool, lambda net, batch: net(batch.inputs[0]).mean()), 3)
-        assert found == [expected] * 3
-        assert cudnn.benchmark == before
-
-
-def test_recover_lets_cudnn_try_its_kernels_in_training_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_recovery_never_lets_cudnn_try_its_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shape of a batch would take seconds, and the last batches differ in theirs."""
     monkeypatch.setattr(cudnn, "benchmark", True)
     model: Any = tiny()
     pruned, found = halved(model), set()
     pruned.register_forward_hook(lambda *_: found.add((torch.is_grad_enabled(), cudnn.benchmark)))
     chita.recover(pruned, [points(60)[0]], teacher=model, budget="5 steps", progress=False)
-    assert found == {(True, True), (False, False)}
+    assert found == {(True, False), (False, False)}
     assert cudnn.benchmark
 
 

@@ -225,6 +225,7 @@ class RecoveryPlanner:
             costs.probe_steps(steps),
             costs.tries_tasks(steps),
             self._pool.batch,
+            1 - self.tested,
         )
         logger.info("%s, %d steps; %s", plan, steps, costs)
         return self._ranks.from_first(lambda: plan)  # ranks may measure other times and losses

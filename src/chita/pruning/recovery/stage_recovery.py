@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 SLOWER = 3.0  # divides the rate after a training that did not help
 FASTER = 1.5  # multiplies it after one that did, up to the rate of the plan
+LEAST = 1e-3  # the kept share below which the rate increases no further
 AGAIN = 0.3  # the share of its steps with which the last training is repeated
 
 
@@ -51,7 +52,7 @@ class StageRecovery:
     Attributes:
         samples: the number of samples that are trained on.
         task: the name of the task that is trained on.
-        rate: the rate of the next training.
+        rate: the rate of the next training, if it keeps as many weights as the range test.
         plan: the plan; None before `make_plan` or `load_state`.
     """
 
@@ -183,7 +184,7 @@ class StageRecovery:
         plan = self.planned
 
         def losses(w: Tensor) -> PartLosses:
-            return self._recovery.worth(w, steps=plan.probe, rate=self.rate)
+            return self._recovery.worth(w, steps=plan.probe, rate=self._rate_for(w != 0))
 
         return losses
 
@@ -205,7 +206,7 @@ class StageRecovery:
         if last and not found.kept:
             self.rate /= SLOWER
             shorter = max(1, int(AGAIN * steps))
-            again = self._recovery.run(kept, steps=shorter, rate=self.rate, key=stage)
+            again = self._recovery.run(kept, steps=shorter, rate=self._rate_for(kept), key=stage)
             found = replace(again, steps=steps + shorter)
         self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
         self._pace.count(found.steps)
@@ -223,13 +224,13 @@ class StageRecovery:
         the loss would favour labels even where the accuracy does not: outputs that imitate others
         at a high temperature are less confident.
         """
-        start = Snapshot(self._model)
-        found = self._recovery.run(kept, steps=steps, rate=self.rate, key=stage, progress=progress)
+        start, rate = Snapshot(self._model), self._rate_for(kept)
+        found = self._recovery.run(kept, steps=steps, rate=rate, key=stage, progress=progress)
         if stage > 1 or not self.planned.tries_tasks:
             return found
         end, (task, other) = Snapshot(self._model), self._by_task
         start.restore()
-        tried = self._by_task[other].run(kept, steps=steps, rate=self.rate, key=stage)
+        tried = self._by_task[other].run(kept, steps=steps, rate=rate, key=stage)
         logger.info("held-out loss after training on %s: %.4g, on %s: %.4g", task,
                     found.after.mean, other, tried.after.mean)  # fmt: skip
         if tried.after.surely_below(found.after):
@@ -237,6 +238,15 @@ class StageRecovery:
         else:
             end.restore()
         return replace(found, steps=2 * steps)
+
+    def _rate_for(self, kept: Tensor) -> float:
+        """Return the rate for a support, (p,) bool, which may be sparser than in the range test.
+
+        Adam moves all k weights of an output channel by the same step times their size s, and
+        mostly with one sign for each input. The output, of the order of s sqrt(k), changes by up to
+        s k times the step. The same relative change needs a step proportional to 1 / sqrt(k).
+        """
+        return self.rate * math.sqrt(self.planned.density / max(float(kept.float().mean()), LEAST))
 
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
