@@ -52,7 +52,7 @@ class StageRecovery:
     Attributes:
         samples: the number of samples that are trained on.
         task: the name of the task that is trained on.
-        rate: the rate of the next training, if it keeps as many weights as the range test.
+        rate: the rate of the next training; a sparser network than the tested one has a higher one.
         plan: the plan; None before `make_plan` or `load_state`.
     """
 
@@ -240,13 +240,14 @@ class StageRecovery:
         return replace(found, steps=2 * steps)
 
     def _rate_for(self, kept: Tensor) -> float:
-        """Return the rate for a support, (p,) bool, which may be sparser than in the range test.
+        """Return the rate for a support, (p,) bool: higher if it is sparser than the tested one.
 
         Adam moves all k weights of an output channel by the same step times their size s, and
         mostly with one sign for each input. The output, of the order of s sqrt(k), changes by up to
         s k times the step. The same relative change needs a step proportional to 1 / sqrt(k).
         """
-        return self.rate * math.sqrt(self.planned.density / max(float(kept.float().mean()), LEAST))
+        share = max(float(kept.float().mean()), LEAST)
+        return self.rate * math.sqrt(max(self.planned.density / share, 1.0))
 
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
