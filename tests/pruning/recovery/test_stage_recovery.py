@@ -125,25 +125,39 @@ def test_a_training_that_does_not_help_lowers_the_rate(monkeypatch: pytest.Monke
     assert recovery.rate <= rate
 
 
-def test_fewer_weights_take_larger_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter as many as in the range test: twice the rate. More weights: the same rate."""
+@pytest.mark.parametrize(
+    ("kept", "steps", "factor"),
+    [
+        (72, 10_000, 1),  # more weights than in the range test
+        (12, 10_000, 3**0.5),  # a third as many
+        (2, 10_000, 2),  # far fewer
+        (2, 120, 2**0.5),  # twice as long as the shortest stage
+        (2, 60, 1),
+        (2, 5, 1),
+    ],
+)
+def test_fewer_weights_take_larger_steps_in_long_trainings(
+    monkeypatch: pytest.MonkeyPatch, kept: int, steps: int, factor: float
+) -> None:
     recovery = planned(setup_of(loss="distill"))
-    recovery.plan = replace(recovery.planned, density=0.5)
-    outcomes = Outcomes(True, True)
-    monkeypatch.setattr(GuardedTraining, "run", lambda self, *a, **k: outcomes.run(*a, **k))
-    for kept in (72, 9):
-        recovery.run(torch.arange(72) < kept, 1)
-    rate = recovery.planned.rate
-    assert outcomes.rates == pytest.approx([rate, 2 * rate])
-    tried: list[float] = []
+    plan = recovery.planned
+    recovery.plan = replace(plan, density=0.5, steps=[steps] * len(plan.steps), probe=steps)
+    rates: list[float] = []
 
-    def worth(self: GuardedTraining, w: torch.Tensor, *, steps: int, rate: float) -> Any:
-        tried.append(rate)
+    def run(self: GuardedTraining, *_: Any, rate: float, **__: Any) -> Recovered:
+        rates.append(rate)
+        return Recovered(losses(2.0), losses(1.0), True, steps, DISTILL)
+
+    def worth(self: GuardedTraining, w: torch.Tensor, *, rate: float, **__: Any) -> Any:
+        rates.append(rate)
         return losses(1.0)
 
+    monkeypatch.setattr(GuardedTraining, "run", run)
     monkeypatch.setattr(GuardedTraining, "worth", worth)
-    recovery.worth()((torch.arange(72) < 9).float())
-    assert tried == pytest.approx([2 * rate])
+    mask = torch.arange(72) < kept
+    recovery.run(mask, 1)
+    recovery.worth()(mask.float())
+    assert rates == pytest.approx([factor * plan.rate] * 2)
 
 
 def test_the_plan_has_the_share_of_weights_that_the_range_test_kept() -> None:

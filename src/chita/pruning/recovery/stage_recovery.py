@@ -15,7 +15,7 @@ from chita.model.losses import Loss
 from chita.model.named_losses import DISTILL_MSE
 from chita.model.samples.batch import first_samples
 from chita.model.weights import Weights
-from chita.pruning.budget import Costs, RecoveryPlan, parse_budget
+from chita.pruning.budget import STEPS_IN_STAGE, Costs, RecoveryPlan, parse_budget
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
@@ -33,7 +33,8 @@ logger = logging.getLogger(__name__)
 
 SLOWER = 3.0  # divides the rate after a training that did not help
 FASTER = 1.5  # multiplies it after one that did, up to the rate of the plan
-LEAST = 1e-3  # the kept share below which the rate increases no further
+LEAST = 1e-3  # the least kept share that the rate depends on
+MOST_FASTER = 2.0  # the largest factor of the rate of a sparser network; docs/notes.md
 AGAIN = 0.3  # the share of its steps with which the last training is repeated
 
 
@@ -184,7 +185,8 @@ class StageRecovery:
         plan = self.planned
 
         def losses(w: Tensor) -> PartLosses:
-            return self._recovery.worth(w, steps=plan.probe, rate=self._rate_for(w != 0))
+            rate = self._rate_for(w != 0, plan.probe)
+            return self._recovery.worth(w, steps=plan.probe, rate=rate)
 
         return losses
 
@@ -206,7 +208,8 @@ class StageRecovery:
         if last and not found.kept:
             self.rate /= SLOWER
             shorter = max(1, int(AGAIN * steps))
-            again = self._recovery.run(kept, steps=shorter, rate=self._rate_for(kept), key=stage)
+            rate = self._rate_for(kept, shorter)
+            again = self._recovery.run(kept, steps=shorter, rate=rate, key=stage)
             found = replace(again, steps=steps + shorter)
         self.rate = min(self.rate * FASTER, self.planned.rate) if found.kept else self.rate / SLOWER
         self._pace.count(found.steps)
@@ -224,7 +227,7 @@ class StageRecovery:
         the loss would favour labels even where the accuracy does not: outputs that imitate others
         at a high temperature are less confident.
         """
-        start, rate = Snapshot(self._model), self._rate_for(kept)
+        start, rate = Snapshot(self._model), self._rate_for(kept, steps)
         found = self._recovery.run(kept, steps=steps, rate=rate, key=stage, progress=progress)
         if stage > 1 or not self.planned.tries_tasks:
             return found
@@ -239,15 +242,17 @@ class StageRecovery:
             end.restore()
         return replace(found, steps=2 * steps)
 
-    def _rate_for(self, kept: Tensor) -> float:
+    def _rate_for(self, kept: Tensor, steps: int) -> float:
         """Return the rate for a support, (p,) bool: higher if it is sparser than the tested one.
 
         Adam moves all k weights of an output channel by the same step times their size s, and
         mostly with one sign for each input. The output, of the order of s sqrt(k), changes by up to
-        s k times the step. The same relative change needs a step proportional to 1 / sqrt(k).
+        s k times the step. The same relative change needs a step proportional to 1 / sqrt(k). Short
+        trainings favour small rates, and keep the one of the range test.
         """
         share = max(float(kept.float().mean()), LEAST)
-        return self.rate * math.sqrt(max(self.planned.density / share, 1.0))
+        wanted, allowed = self.planned.density / share, steps / STEPS_IN_STAGE
+        return self.rate * math.sqrt(max(min(wanted, allowed, MOST_FASTER**2), 1.0))
 
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
