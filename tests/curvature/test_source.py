@@ -50,6 +50,19 @@ def test_rows_are_gradients_at_the_weights_and_the_next_samples_follow() -> None
         weights.replace(0.5 * weights.vector())
 
 
+def test_a_later_stage_runs_fewer_samples_alone() -> None:
+    """That samples do not interact is checked once for each shape, not in every stage."""
+    given = sampled(10)
+    source, passes = Fisher(given), list[int]()
+    given.model.register_forward_hook(lambda *_: passes.append(len(passes)))
+    counts = []
+    for _ in range(2):
+        passes.clear()
+        source.at(given.weights.vector())
+        counts.append(len(passes))
+    assert counts[1] < counts[0]
+
+
 def test_distilled_rows_have_their_own_first_order_term() -> None:
     """It is zero at the dense weights, and the loss is not computed; each stage has its own."""
     model = tiny()

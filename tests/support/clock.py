@@ -19,11 +19,11 @@ class StepClock:
 
     def __init__(self, patch: pytest.MonkeyPatch, step: float) -> None:
         self.now = 0.0
-        update = RelativeAdam.step
+        update = RelativeAdam.apply
 
-        def timed_update(updates: RelativeAdam, rate: float) -> None:
-            update(updates, rate)
+        def timed_update(updates: RelativeAdam) -> None:
+            update(updates)
             self.now += step
 
-        patch.setattr(RelativeAdam, "step", timed_update)
+        patch.setattr(RelativeAdam, "apply", timed_update)
         patch.setattr(time, "perf_counter", lambda: self.now)

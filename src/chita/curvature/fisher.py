@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 
 import torch
@@ -17,7 +17,7 @@ from chita.curvature.gradient_rows import (
     rows_at_once,
     saved_tensors,
 )
-from chita.curvature.row_filler import RowFiller, gradient_dtype
+from chita.curvature.row_filler import CheckedShapes, RowFiller, gradient_dtype
 from chita.curvature.source import CountRows, CurvatureSource, LocalModel
 from chita.errors import ChitaError
 from chita.model.forward import differentiable, evaluating
@@ -46,12 +46,17 @@ class Gradients:
         return float(self.losses.mean())
 
 
+@dataclass(frozen=True)
 class Fisher(CurvatureSource):
     """The empirical Fisher matrix of the calibration samples.
 
     Each rank computes its share of the rows of A and receives its columns of the whole matrix.
+
+    Attributes:
+        checked: the shapes of chunks whose rows were compared one by one, in any stage.
     """
 
+    checked: CheckedShapes = field(default_factory=set)
     uses_gradients = True
 
     def at(self, w0: Tensor) -> LocalModel:
@@ -76,6 +81,7 @@ class Fisher(CurvatureSource):
             loss=given.row_loss,
             store=given.store,
             count_rows=given.count_rows,
+            checked=self.checked,
         )
         given.stream.skip(sum(rows[ranks.rank + 1 :]) * given.batch)
         return found.matrix, ranks.gather(found.losses)
@@ -91,6 +97,7 @@ def gradient_matrix(
     loss: Loss | None = None,
     store: Store = HeldTarget,
     count_rows: CountRows | None = None,
+    checked: CheckedShapes | None = None,
 ) -> Gradients:
     """Compute A: row i is the gradient of the mean loss of mini-batch i.
 
@@ -108,6 +115,7 @@ def gradient_matrix(
         store: chooses the storage of A from its size and the cost of its first row; by default A
             is held in memory, on the device of the model.
         count_rows: called with the finished rows, and with n, after each chunk.
+        checked: the shapes of chunks whose rows an earlier call has compared one by one.
 
     Raises:
         ChitaError: There are too few samples, the loss is not a finite scalar, or gradients are not
@@ -124,7 +132,7 @@ def gradient_matrix(
         first = next(stream.take(batch, batch))
         row, demand = _first_row(model, weights, first, rows, loss)
         target = store(demand)
-        filler = RowFiller(model, weights, rows, batch, loss, target, count_rows)
+        filler = RowFiller(model, weights, rows, batch, loss, target, count_rows, checked)
         filler.write(row, first)
         del row  # it has the size of a row of A
         size = min(demand.chunk, target.most_rows)

@@ -22,6 +22,8 @@ from chita.solver.matrix.in_memory import Place, Target
 
 logger = logging.getLogger(__name__)
 
+CheckedShapes = set[tuple[torch.Size, ...]]  # of the tensors of a chunk
+
 
 def gradient_dtype(weights: Weights) -> torch.dtype:
     """Return the dtype of the gradients."""
@@ -33,6 +35,17 @@ class RowFiller:
 
     Weights without a column in the target get no gradients, and the backward pass ends at the first
     layer with such a column.
+
+    Args:
+        model: the model.
+        weights: its prunable weights.
+        rows: n, the rows of A.
+        batch: m, the samples in a mini-batch.
+        loss: the loss of one mini-batch.
+        target: the storage of A.
+        count_rows: called with the finished rows, and with n, after each chunk.
+        checked: the shapes of chunks whose rows were compared one by one, at any weights; those of
+            this A are added.
     """
 
     def __init__(
@@ -44,6 +57,7 @@ class RowFiller:
         loss: Loss | None,
         target: Target,
         count_rows: CountRows | None = None,
+        checked: CheckedShapes | None = None,
     ) -> None:
         self._count_rows = count_rows
         self.losses = torch.empty(rows, dtype=gradient_dtype(weights), device=weights.device)
@@ -54,7 +68,7 @@ class RowFiller:
         self._fast = True
         self._exact = False  # whether convolutions run without rounded factors (TF32)
         self._most, self._halved = rows, False  # the most rows of one batched pass
-        self._checked: set[tuple[torch.Size, ...]] = set()
+        self._checked: CheckedShapes = set() if checked is None else checked
 
     def fill(self, chunks: Iterable[Batch]) -> None:
         """Write the next rows, given in chunks of whole mini-batches."""

@@ -28,6 +28,11 @@ def masked(model: nn.Module, share: float = 0.2) -> Masks:
     return masks
 
 
+def step(updates: RelativeAdam, rate: float) -> None:
+    updates.set_rate(rate)
+    updates.apply()
+
+
 def train(model: nn.Module, masks: Masks | None = None, steps: int = 5, rate: float = RATE) -> None:
     parameters = list(model.parameters())
     updates = RelativeAdam(relative_scales(model, parameters, masks or {}))
@@ -35,7 +40,7 @@ def train(model: nn.Module, masks: Masks | None = None, steps: int = 5, rate: fl
         inputs, targets = cut(points(8 * steps), 8)[number]
         model.zero_grad()
         F.cross_entropy(model(inputs.to(parameters[0].dtype)), targets).backward()  # type: ignore[no-untyped-call]
-        updates.step(rate)
+        step(updates, rate)
 
 
 def values(model: nn.Module) -> list[Tensor]:
@@ -145,7 +150,7 @@ def test_a_bfloat16_model_moves_by_steps_below_its_rounding() -> None:
     updates = RelativeAdam(relative_scales(model, list(model.parameters()), {}))
     for number in range(20):
         model[0].weight.grad = torch.ones_like(start)
-        updates.step(0.001)
+        step(updates, 0.001)
         if number == 0:
             assert torch.equal(model[0].weight, start)
     torch.testing.assert_close(model[0].weight.float(), start.float() - 0.02, rtol=0, atol=0.004)
@@ -167,9 +172,33 @@ def test_parameters_without_gradients_stay() -> None:
     before = values(model)
     updates = RelativeAdam(relative_scales(model, list(model.parameters()), {}))
     model[0].bias.grad = torch.ones_like(model[0].bias)
-    updates.step(0.1)
+    step(updates, 0.1)
     moved = [not torch.equal(a, b) for a, b in zip(values(model), before, strict=True)]
     assert moved == [False, True, False, False]
+
+
+def test_a_restarted_training_equals_a_new_one() -> None:
+    models: list[Any] = [tiny(), tiny()]
+    updates = [RelativeAdam(relative_scales(m, list(m.parameters()), {})) for m in models]
+
+    def train_with(model: nn.Module, used: RelativeAdam) -> None:
+        for inputs, targets in cut(points(24), 8):
+            model.zero_grad()
+            F.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            step(used, RATE)
+
+    for model, first in zip(models, updates, strict=True):
+        train_with(model, first)
+    masks = [masked(model) for model in models]
+    scales = [
+        relative_scales(model, list(model.parameters()), mask)
+        for model, mask in zip(models, masks, strict=True)
+    ]
+    updates[0].restart(scales[0])
+    train_with(models[0], updates[0])
+    train_with(models[1], RelativeAdam(scales[1]))
+    for one, other in zip(values(models[0]), values(models[1]), strict=True):
+        assert torch.equal(one, other)
 
 
 @given(st.integers(1, 3000))

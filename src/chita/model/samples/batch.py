@@ -86,6 +86,24 @@ def first_samples(batches: Iterable[Batch], samples: float) -> Iterator[Batch]:
         left -= batch.size
 
 
+def regrouped(batches: Iterable[Batch], size: int) -> Iterator[Batch]:
+    """Yield the samples in batches of one size, smaller where the shape changes and at the end.
+
+    Libraries select kernels anew for each number of samples, which may take seconds on a GPU.
+    """
+    rest: Batch | None = None
+    for batch in batches:
+        if rest is not None and differ_in_shape(rest, batch):
+            yield rest
+            rest = None
+        rest = batch if rest is None else join([rest, batch])
+        whole = rest.size // size * size
+        yield from rest[:whole].split(size)
+        rest = rest[whole:] if rest.size > whole else None
+    if rest is not None:
+        yield rest
+
+
 def differ_in_shape(one: Batch, other: Batch) -> bool:
     """Return whether two batches of the same structure have samples of different shapes."""
     first, second = (_sorted_by_key(batch.content) for batch in (one, other))

@@ -15,6 +15,7 @@ from chita.model.samples.batch import (
     differ_in_shape,
     first_samples,
     join,
+    regrouped,
     tensors_of,
 )
 from chita.model.samples.transfer import sent
@@ -145,10 +146,9 @@ def read_pool(
     limit = MEMORY_SHARE * (free_bytes(place) or float("inf")) / sharing
     kept: list[Batch] = []
     used, full = 0, False
-    for batch in batches:
-        for piece in batch.split(at_once):
-            kept.append(convert(piece.to(place)))
-            used += bytes_of(kept[-1].content)
+    for piece in regrouped(batches, at_once):
+        kept.append(convert(piece.to(place)))
+        used += bytes_of(kept[-1].content)
         if full := used > limit:
             break
     own = sum(piece.size for piece in kept)

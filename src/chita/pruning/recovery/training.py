@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from chita.model.forward import device_of, modes_restored
 from chita.model.layers import batch_norm_layers
@@ -16,7 +16,13 @@ from chita.model.seeds import drawing, generator_of, seed_of
 from chita.model.training_step import Pass, average, average_gradients, fastest
 from chita.pruning.recovery.objective import RecoveryTask
 from chita.pruning.recovery.step import RecoveryStep
-from chita.pruning.recovery.updates import Masks, RelativeAdam, rate_at, relative_scales
+from chita.pruning.recovery.updates import (
+    Masks,
+    RelativeAdam,
+    Scales,
+    rate_at,
+    relative_scales,
+)
 from chita.solver.ranks import ALONE, Ranks
 
 LAST = 0.25  # the share of the steps, at the end, whose mean loss is returned
@@ -59,7 +65,7 @@ class RecoveryTraining:
         self.parameters = list(dict.fromkeys([*trainable, *pruned]))
         self.step_seconds = 0.0
         self._batch_norm = batch_norm_layers(model)
-        self._step: Pass | None = None  # made with the first batch
+        self._captured: tuple[Pass, RelativeAdam] | None = None  # made with the first batch
 
     def train(
         self,
@@ -84,13 +90,18 @@ class RecoveryTraining:
         counted = max(1, int(LAST * steps))
         began = drawn = _now(place)
         with self._training(), drawing(seed_of(self._seed, key, self._ranks.rank), place):
-            updates = RelativeAdam(relative_scales(self._model, self.parameters, masks))
+            scales = relative_scales(self._model, self.parameters, masks)
             total = torch.zeros((), device=place)
             for number, batch in enumerate(batches):
+                self._set_batch_norm(batch.size)
                 if number == 0:
                     drawn = _now(place)
-                loss = self._gradients(batch)
-                updates.step(rate * rate_at(number, steps))
+                    step, updates = self._begin(batch, scales)
+                updates.set_rate(rate * rate_at(number, steps))
+                loss = step(*tensors_of(batch.content))
+                if self._ranks.size > 1:
+                    average_gradients(self._ranks, self.parameters)
+                    updates.apply()
                 if number >= steps - counted:
                     total += loss
                 if number == 0:  # which includes the capture of a CUDA graph
@@ -105,20 +116,32 @@ class RecoveryTraining:
     def use_batch(self, batch: int) -> None:
         """Train on smaller batches from now on."""
         self._task.pool.batch = batch
-        self._step = None  # a CUDA graph has the shapes of the batches before
+        self._captured = None  # a CUDA graph has the shapes of the batches before
 
-    def _gradients(self, batch: Batch) -> Tensor:
-        """Compute the gradients of a batch, averaged over the ranks, and return its loss."""
-        tensors = tensors_of(batch.content)
-        if self._batch_norm and self._batch_norm[0].training != (batch.size > 1):
+    def _begin(self, batch: Batch, scales: Scales) -> tuple[Pass, RelativeAdam]:
+        """Return the step of a training that starts with this batch, and the updates in it."""
+        if self._captured is not None:
+            step, updates = self._captured
+        else:
+            updates = RelativeAdam(scales)
+            made = RecoveryStep(
+                self._model,
+                self.parameters,
+                self._task.objective,
+                batch,
+                updates if self._ranks.size == 1 else None,
+            )
+            step = fastest(made, *tensors_of(batch.content)) if self._task.pool.uniform else made
+            if step is not made:
+                self._captured = step, updates  # for the next trainings; it has its own memory
+        updates.restart(scales)  # the steps before a capture have changed the state
+        return step, updates
+
+    def _set_batch_norm(self, samples: int) -> None:
+        """Let batch norm run in training mode, except on one sample, which has no statistics."""
+        if self._batch_norm and self._batch_norm[0].training != (samples > 1):
             for layer in self._batch_norm:
-                layer.train(batch.size > 1)  # one sample has no statistics
-        if self._step is None:
-            step = RecoveryStep(self._model, self.parameters, self._task.objective, batch)
-            self._step = fastest(step, *tensors) if self._task.pool.uniform else step
-        loss = self._step(*tensors)
-        average_gradients(self._ranks, self.parameters)
-        return loss
+                layer.train(samples > 1)
 
     @contextmanager
     def _training(self) -> Iterator[None]:

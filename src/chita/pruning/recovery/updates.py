@@ -9,7 +9,7 @@ one relative rate serves all layers of all networks. Pruned weights have the sca
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ LEAST_SIZE = 1e-20  # added to the size of a gradient; the square of a smaller o
 WARM_UP = 0.05  # the share of the steps in which the rate rises
 
 Masks = Mapping[nn.Parameter, Tensor]  # True where a weight is kept
+Scales = Mapping[nn.Parameter, Tensor]  # of each entry of a parameter
 
 
 def rate_at(step: int, steps: int) -> float:
@@ -41,22 +42,31 @@ class RelativeAdam:
         scales: the scale of each entry, by parameter; 0 for entries that must not move.
     """
 
-    def __init__(self, scales: Mapping[nn.Parameter, Tensor]) -> None:
+    def __init__(self, scales: Scales) -> None:
         alike: dict[tuple[torch.dtype, torch.device], list[nn.Parameter]] = {}
         for parameter in scales:
             alike.setdefault((_precise(parameter).dtype, parameter.device), []).append(parameter)
-        self._vectors = [
-            _Vector(found, torch.cat([scales[parameter].flatten() for parameter in found]))
-            for found in alike.values()
-        ]
+        self._vectors = [_Vector(found, scales) for found in alike.values()]
         self._steps = 0
 
-    @torch.no_grad()
-    def step(self, rate: float) -> None:
-        """Update the parameters by their gradients."""
-        self._steps += 1
+    def restart(self, scales: Scales) -> None:
+        """Begin another training of the same parameters, from their present values."""
+        self._steps = 0
         for vector in self._vectors:
-            vector.step(rate, self._steps)
+            vector.restart(scales)
+
+    def set_rate(self, rate: float) -> None:
+        """Set the rate of the next step."""
+        self._steps += 1
+        corrected = math.sqrt(1 - BETA2**self._steps) / (1 - BETA1**self._steps)
+        for vector in self._vectors:
+            vector.factor.fill_(-rate * corrected)
+
+    @torch.no_grad()
+    def apply(self) -> None:
+        """Update the parameters by their gradients; the calls can be captured in a CUDA graph."""
+        for vector in self._vectors:
+            vector.apply()
 
 
 class _Vector:
@@ -67,37 +77,59 @@ class _Vector:
 
     Args:
         parameters: the parameters.
-        scale: the scale of each entry, (size,).
+        scales: the scale of each entry, by parameter.
+
+    Attributes:
+        factor: multiplies the next step, a scalar; 0 before it is set.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], scale: Tensor) -> None:
-        self._parameters, self._scale = parameters, scale
+    def __init__(self, parameters: Sequence[nn.Parameter], scales: Scales) -> None:
+        self._parameters = parameters
         self._values = [_precise(parameter) for parameter in parameters]
         self._sizes = [parameter.numel() for parameter in parameters]
-        self._mean, self._square = torch.zeros_like(scale), torch.zeros_like(scale)
+        self._scale = _joined(parameters, scales)
+        self._mean, self._square = torch.zeros_like(self._scale), torch.zeros_like(self._scale)
+        self.factor = self._scale.new_zeros(())
 
-    def step(self, rate: float, number: int) -> None:
-        """Make the step of this number, from 1."""
+    def restart(self, scales: Scales) -> None:
+        """Forget all gradients, and take new scales and the present values."""
+        self._scale.copy_(_joined(self._parameters, scales))
+        for state in (self._mean, self._square, self.factor):
+            state.zero_()
+        for value, parameter in self._copies():
+            value.copy_(parameter.detach())
+
+    def apply(self) -> None:
+        """Make a step."""
         gradient = torch.cat([self._gradient(each).flatten() for each in self._parameters])
         self._mean.lerp_(gradient, 1 - BETA1)
         self._square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        size = torch.sqrt(self._square, out=gradient)
-        size.div_(math.sqrt(1 - BETA2**number)).add_(LEAST_SIZE)
-        change = torch.div(self._mean, size, out=size).mul_(self._scale)
+        size = torch.sqrt(self._square, out=gradient).add_(LEAST_SIZE)
+        change = torch.div(self._mean, size, out=size).mul_(self._scale).mul_(self.factor)
         parts = [
             part.view_as(value)
             for part, value in zip(torch.split(change, self._sizes), self._values, strict=True)
         ]
-        torch._foreach_add_(self._values, parts, alpha=-rate / (1 - BETA1**number))
-        for parameter, value in zip(self._parameters, self._values, strict=True):
+        torch._foreach_add_(self._values, parts)
+        for value, parameter in self._copies():
+            parameter.copy_(value)
+
+    def _copies(self) -> Iterator[tuple[Tensor, nn.Parameter]]:
+        """Yield the copies in float32, and their parameters."""
+        for value, parameter in zip(self._values, self._parameters, strict=True):
             if value.data_ptr() != parameter.data_ptr():
-                parameter.copy_(value)
+                yield value, parameter
 
     def _gradient(self, parameter: nn.Parameter) -> Tensor:
         """Return the gradient in the precision of the state; zero without one."""
         if parameter.grad is None:
             return torch.zeros_like(parameter, dtype=self._scale.dtype)
         return parameter.grad.to(self._scale.dtype)
+
+
+def _joined(parameters: Sequence[nn.Parameter], scales: Scales) -> Tensor:
+    """Return the scales of the parameters, (size,)."""
+    return torch.cat([scales[parameter].flatten() for parameter in parameters])
 
 
 def _precise(parameter: nn.Parameter) -> Tensor:
