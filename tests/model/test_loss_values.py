@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -70,6 +70,36 @@ def test_parts_of_outputs_that_cannot_be_divided_by_samples() -> None:
         ]
     assert losses.tolist() == pytest.approx(expected)
     assert sizes.tolist() == [5.0] * 8
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4, 2), (4, 4, 3), (6, 5), (4,)])
+@pytest.mark.parametrize("at_once", [4, 8, 12])
+@pytest.mark.parametrize("divisible", [True, False])
+def test_joined_batches_have_the_same_losses_in_fewer_passes(
+    sizes: tuple[int, ...], at_once: int, divisible: bool
+) -> None:
+    model, passes = (nn.Linear(6, 3).double() if divisible else Answering()), list[int]()
+    model.register_forward_hook(lambda *_: passes.append(1))
+    draw = torch.Generator().manual_seed(0)
+    batches = [
+        parse_batch(n, (torch.randn(size, 6, dtype=torch.float64, generator=draw), labels(size)))
+        for n, size in enumerate(sizes)
+    ]
+
+    def loss(outputs: Any, targets: Tensor) -> Tensor:
+        if isinstance(outputs, Tensor):
+            return functional.cross_entropy(outputs, targets)
+        return functional.cross_entropy(outputs.logits, targets) + outputs.penalty
+
+    expected = part_losses(model, batches, loss, 2)
+    alone = len(passes)
+    passes.clear()
+    found = part_losses(model, batches, loss, 2, at_once=at_once)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    if divisible:
+        assert len(passes) <= alone
+        assert (len(passes) < alone) == (sum(sizes[:2]) <= at_once and len(sizes) > 2)
 
 
 @pytest.mark.parametrize("label", [-1, 7])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 from chita.errors import ChitaError
 from chita.model.forward import device_of, evaluating, logits_of
 from chita.model.samples.arrays import IGNORED, InputSpec
-from chita.model.samples.batch import Batch, copied, map_tensors, tensors_of
+from chita.model.samples.batch import Batch, copied, differ_in_shape, join, map_tensors, tensors_of
 from chita.model.samples.given_data import read_batches
 from chita.model.samples.ignored_labels import with_labels
 from chita.model.samples.misfits import MISFITS
@@ -221,11 +221,11 @@ def mean_loss(model: nn.Module, batches: Any, loss: Loss | None = None) -> float
 
 @torch.no_grad()
 def part_losses(
-    model: nn.Module, batches: Sequence[Batch], loss: Loss | None, part: int
+    model: nn.Module, batches: Sequence[Batch], loss: Loss | None, part: int, *, at_once: int = 0
 ) -> tuple[Tensor, Tensor]:
     """Compute the loss of small parts of the samples, in eval mode.
 
-    One forward pass gives the losses of all parts of a batch. If the outputs cannot be divided by
+    One forward pass gives the losses of all parts of a batch, or of several batches. If the outputs cannot be divided by
     samples, or the model computes its own loss, the batch is divided into a few parts with a
     forward pass each.
 
@@ -234,6 +234,7 @@ def part_losses(
         batches: samples.
         loss: as for `gradient_matrix`.
         part: m, the samples in a part; a batch that m does not divide is divided into a few parts.
+        at_once: the samples of a forward pass, to which batches are joined.
 
     Returns:
         The losses and the sizes of the parts, two float64 vectors (parts,) on the CPU.
@@ -241,18 +242,42 @@ def part_losses(
     device = device_of(model)
     losses, sizes = [torch.empty(0)], list[int]()
     with evaluating(model):
-        for batch in batches:
-            here = batch.to(device)
-            found = _row_losses(model, here, loss, part)
-            if found is not None:
+        for group in _groups(batches, part, at_once):
+            for found, size in _losses_of([batch.to(device) for batch in group], model, loss, part):
                 losses.append(found)
-                sizes += [batch.size // len(found)] * len(found)
-                continue
-            for piece in here.split(max(part, -(-batch.size // FEW_PARTS))):
-                losses.append(batch_loss(model, piece, loss).reshape(1))
-                sizes.append(piece.size)
+                sizes += [size] * len(found)
     each = torch.cat([found.detach().double().cpu() for found in losses])
     return each, torch.tensor(sizes, dtype=torch.float64)
+
+
+def _groups(batches: Sequence[Batch], part: int, at_once: int) -> Iterator[list[Batch]]:
+    """Yield the batches in groups for one forward pass, of the same shapes and whole parts."""
+    group: list[Batch] = []
+    for batch in batches:
+        samples = sum(each.size for each in (*group, batch))
+        whole = not any(each.size % part for each in (*group[:1], batch))
+        if group and (samples > at_once or not whole or differ_in_shape(group[0], batch)):
+            yield group
+            group = []
+        group.append(batch)
+    if group:
+        yield group
+
+
+def _losses_of(
+    group: list[Batch], model: nn.Module, loss: Loss | None, part: int
+) -> Iterator[tuple[Tensor, int]]:
+    """Yield losses of parts, and the number of samples in each of these parts."""
+    joined = join(group)
+    found = _row_losses(model, joined, loss, part)
+    if found is not None:
+        yield found, joined.size // len(found)
+    elif len(group) > 1:
+        for batch in group:
+            yield from _losses_of([batch], model, loss, part)
+    else:
+        for piece in joined.split(max(part, -(-joined.size // FEW_PARTS))):
+            yield batch_loss(model, piece, loss).reshape(1), piece.size
 
 
 def _row_losses(model: nn.Module, batch: Batch, loss: Loss | None, part: int) -> Tensor | None:

@@ -23,7 +23,7 @@ LEAST_TRIED = 4  # stages of a run whose first stage trains on several tasks
 CHECKS = 4  # held-out losses in a stage: mask alone, before and after training, measurement
 CONTESTS = 2  # comparisons of all candidates before the first stage
 PROBE_SHARE = 0.15  # of the steps, for the comparison of candidates
-PROBES = range(5, 51)  # the steps of one candidate in a comparison
+PROBES = range(5, 31)  # the steps of one candidate in a comparison
 SPARE = 0.92  # the share of the time that a plan uses
 MOST_STEPS = 1_000_000
 MOST_SAMPLES = 1 << 18
@@ -117,7 +117,7 @@ BUDGETS = {
         matrix_bytes=1 << 30,
     ),
     "balanced": Budget(
-        420, passes=60, least_steps=4000, most_steps=18_000, floor_steps=FLOOR_STEPS
+        420, passes=40, least_steps=2800, most_steps=16_000, floor_steps=FLOOR_STEPS
     ),
     "best": Budget(
         3600,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from chita.model.accuracy import accuracy
-from chita.model.fast_arithmetic import fast_arithmetic, fast_format
+from chita.model.fast_arithmetic import FORWARD_ONLY_FACTOR, fast_arithmetic, fast_format
 from chita.model.forward import device_of
 from chita.model.losses import Loss, part_losses
-from chita.model.samples.batch import Batch, first_samples
+from chita.model.samples.batch import Batch, first_samples, tensors_of
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks
 
@@ -122,7 +122,7 @@ class HeldOut:
         self._fast = fast
         self.seconds = 0.0
         self._model, self._weights, self._loss, self._ranks = model, weights, loss, ranks
-        self._part = part
+        self._part, self._at_once = part, self._samples_of_pass()
         self._halves = _halves(self.batches)
         screened = max(self.samples // SCREENING_PART, SCREENING_LEAST)
         self._screening = list(first_samples(self.batches, screened))
@@ -197,8 +197,20 @@ class HeldOut:
 
     def _parts(self, batches: Sequence[Batch]) -> PartLosses:
         with self._clock(), self._arithmetic():
-            own = part_losses(self._model, self._own(batches), self._loss, self._part)
+            own = part_losses(
+                self._model, self._own(batches), self._loss, self._part, at_once=self._at_once
+            )
             return PartLosses(*(self._ranks.gather(each) for each in own))
+
+    def _samples_of_pass(self) -> int:
+        """Return the samples of a forward pass: on a GPU many, since small ones leave it idle.
+
+        Token ids have large outputs, which need more memory than the activations.
+        """
+        if not (self._fast and self.batches and device_of(self._model).type == "cuda"):
+            return 0
+        inputs = tensors_of(self.batches[0].inputs)[0]
+        return FORWARD_ONLY_FACTOR * self.batches[0].size if inputs.is_floating_point() else 0
 
     def _arithmetic(self) -> AbstractContextManager[object]:
         place = device_of(self._model)

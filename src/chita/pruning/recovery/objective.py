@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.distill import DenseNetwork
-from chita.model.fast_arithmetic import fast_arithmetic, fast_format
+from chita.model.fast_arithmetic import FORWARD_ONLY_FACTOR, fast_arithmetic, fast_format
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
 from chita.model.samples.batch import Batch, join, tensors_of
@@ -34,8 +34,6 @@ SPREAD = 256  # the samples whose answers determine the temperature
 # Answers of the dense network are stored if they are at most this large for each sample. Those of a
 # language model, a distribution over its vocabulary at each position, are computed at each step.
 STORED_BYTES = 1 << 16
-# As many times more samples fit into a forward pass whose activations are not stored.
-FORWARD_ONLY_FACTOR = 8
 AHEAD = 16  # batches whose new inputs the dense network answers at once on a GPU
 
 DISTILL, LOSS = "distill", "loss"  # the names of the tasks
