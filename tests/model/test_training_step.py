@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -34,6 +35,22 @@ class Waits(Plain):
         loss = super().forward_backward(*batch)
         assert float(loss) >= 0
         return loss
+
+
+class Litters(Plain):
+    """Leaves another graph as garbage, and lets the collection run as soon as it can."""
+
+    graph: Any = None
+
+    def forward_backward(self, *batch: Tensor) -> Tensor:
+        if torch.cuda.is_current_stream_capturing():
+            garbage = [self.graph]
+            garbage.append(garbage)
+            self.graph = None
+            del garbage
+            gc.set_threshold(1)
+            assert len([[number] for number in range(1000)]) == 1000
+        return super().forward_backward(*batch)
 
 
 def make(kind: type[Plain] = Plain, device: str = "cpu") -> Plain:
@@ -101,6 +118,17 @@ def test_a_graph_is_captured_on_the_gpu_of_the_batch() -> None:
     loss = float(step(*batch(device="cuda:1")))
     assert float(graph(*batch(device="cuda:1"))) == pytest.approx(loss, rel=1e-4)
     assert torch.cuda.current_device() == 0
+
+
+@needs_gpu
+def test_garbage_does_not_disturb_a_capture() -> None:
+    thresholds, step = gc.get_threshold(), make(Litters, "cuda")
+    step.graph = fastest(make(device="cuda"), *batch(device="cuda"))  # type: ignore[attr-defined]
+    try:
+        assert isinstance(fastest(step, *batch(device="cuda")), CapturedStep)
+    finally:
+        gc.set_threshold(*thresholds)
+    assert gc.isenabled()
 
 
 @needs_gpu

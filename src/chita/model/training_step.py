@@ -6,9 +6,11 @@ graph launches all of them at once.
 
 from __future__ import annotations
 
+import gc
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -74,7 +76,10 @@ class CapturedStep:
         torch.cuda.current_stream().wait_stream(stream)
         step.forget_gradients()
         # Other threads, such as one that pins memory, may call CUDA meanwhile.
-        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+        with (
+            _garbage_kept(),
+            torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"),
+        ):
             self._loss = step.forward_backward(*self._batch)
         self._gradients = [parameter.grad for parameter in step.parameters]
 
@@ -87,6 +92,18 @@ class CapturedStep:
             parameter.grad = gradient
         self._graph.replay()
         return self._loss
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Pause the garbage collection: it may free memory of a GPU, which makes a capture fail."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def fastest(step: TrainingStep, *batch: Tensor) -> Pass:

@@ -207,7 +207,7 @@ class HeldOut:
 
         Token ids have large outputs, which need more memory than the activations.
         """
-        if not (self._fast and self.batches and device_of(self._model).type == "cuda"):
+        if not self.batches or device_of(self._model).type != "cuda":
             return 0
         inputs = tensors_of(self.batches[0].inputs)[0]
         return FORWARD_ONLY_FACTOR * self.batches[0].size if inputs.is_floating_point() else 0
