@@ -225,9 +225,9 @@ def part_losses(
 ) -> tuple[Tensor, Tensor]:
     """Compute the loss of small parts of the samples, in eval mode.
 
-    One forward pass gives the losses of all parts of a batch, or of several batches. If the outputs cannot be divided by
-    samples, or the model computes its own loss, the batch is divided into a few parts with a
-    forward pass each.
+    One forward pass gives the losses of all parts of a batch, or of several batches. If the outputs
+    cannot be divided by samples, or the model computes its own loss, the batch is divided into a
+    few parts with a forward pass each.
 
     Args:
         model: any module.
