@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from chita.model.samples.batch import Batch, parse_batch
 from chita.model.weights import Weights
+from chita.pruning import held_out as held_out_module
 from chita.pruning.held_out import HALF, SCREENING_LEAST, SCREENING_PART, HeldOut, PartLosses
 from chita.solver.ranks import ALONE, Ranks
 from tests.support.part_losses import losses
@@ -55,6 +56,23 @@ def test_faster_arithmetic_gives_about_the_same_losses() -> None:
     fast = HeldOut(model, Weights(model), drawn, None, ALONE, fast=True).losses_now()
     assert torch.equal(fast.sizes, exact.sizes)
     torch.testing.assert_close(fast.losses, exact.losses, rtol=0.02, atol=0)
+
+
+def test_a_gpu_joins_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a CPU, larger passes are not faster."""
+    model = tiny()
+    watch = Watch(model)
+
+    def passes(given: list[Batch]) -> int:
+        watch.inputs.clear()
+        HeldOut(model, Weights(model), given, None, ALONE).losses_now()
+        return len(watch.inputs)
+
+    alone = passes(batches(4, 48))
+    monkeypatch.setattr(held_out_module, "device_of", lambda _: torch.device("cuda"))
+    assert alone == 12 and passes(batches(4, 48)) == 2  # of 32 and 16 samples
 
 
 def test_screening_uses_a_part() -> None:

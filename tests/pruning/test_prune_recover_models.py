@@ -22,7 +22,7 @@ from tests.support.messages import naming, says
 from tests.support.pruning import cut, digits, mlpnet, numbers, points, same, seeded, snapshot, tiny
 from tests.support.recovering import Tied, normalised
 
-DATA = cut(points(200), 50)
+DATA = cut(points(400), 50)
 
 
 def prune(model: nn.Module, batches: Any = DATA, **keywords: Any) -> PruneResult:

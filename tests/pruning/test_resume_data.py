@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from chita import ChitaError
-from tests.support.interrupting import STAGES, interrupt_at, passes, prune
+from tests.support.interrupting import STAGES, interrupt_after, prune
 from tests.support.messages import naming
 from tests.support.pruning import cut, points, tiny
 
 
 def interrupted(folder: Path, batches: Any, **keywords: Any) -> None:
     model = tiny()
-    interrupt_at(model, passes(batches, **keywords) // 2)
+    interrupt_after(model, folder, 2)
     with pytest.raises(KeyboardInterrupt):
         prune(model, batches, folder, **{"recover": False, **keywords})
 

@@ -18,7 +18,7 @@ from torch import nn
 from chita import ChitaError
 from chita.files.folder_lock import lock
 from chita.pruning.resume import StageFile
-from tests.support.interrupting import STAGES, interrupt_at, passes, prune
+from tests.support.interrupting import STAGES, interrupt_after, interrupt_at, prune
 from tests.support.messages import naming, says
 from tests.support.pruning import points, same, snapshot, tiny
 
@@ -26,7 +26,7 @@ from tests.support.pruning import points, same, snapshot, tiny
 def unfinished(folder: Path, **keywords: Any) -> None:
     """A run of `tiny` on 24 points that was interrupted after stage 2."""
     model, batches = tiny(), [points(24)]
-    interrupt_at(model, 2 * passes(batches, **keywords) // STAGES + 1)
+    interrupt_after(model, folder, 2)
     with pytest.raises(KeyboardInterrupt):
         prune(model, batches, folder, **{"recover": False, **keywords})
     assert StageFile.done(folder) == (2, STAGES)

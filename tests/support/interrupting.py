@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from chita import PruneResult
+from chita.pruning.resume import StageFile
 from tests.support.pruning import Watch, prune_quietly, tiny
 
 STAGES = 5
@@ -30,6 +31,17 @@ def interrupt_at(model: nn.Module, moment: int) -> None:
         left -= 1
 
     model.register_forward_pre_hook(count_down)
+
+
+def interrupt_after(model: nn.Module, folder: Path, stages: int) -> None:
+    """The model stops the run at a forward pass after these stages, which the folder contains."""
+
+    def stop(*_: Any) -> None:
+        done = StageFile.done(folder)
+        if done is not None and done[0] == stages:
+            raise KeyboardInterrupt
+
+    model.register_forward_pre_hook(stop)
 
 
 def passes(batches: Any, **keywords: Any) -> int:

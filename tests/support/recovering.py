@@ -55,7 +55,7 @@ def task_of(
         [batch_of(inputs)],
         first,
         at_once=at_once,
-        place=CPU,
+        place=inputs.device,
     )
 
 

@@ -54,7 +54,7 @@ class InputsAndGradients(Fisher):
         stream = given.stream.restarted()
         stream.seek(given.stream.place)
         fewer = replace(given, stream=stream, rows=rows, batch=given.batch * (given.rows // rows))
-        return Fisher(fewer).at(w0)
+        return Fisher(fewer, self._checked).at(w0)
 
 
 def with_inputs(gradients: LocalModel, moment: Tensor, w0: Tensor, share: float) -> LocalModel:

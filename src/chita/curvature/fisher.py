@@ -51,12 +51,10 @@ class Fisher(CurvatureSource):
     """The empirical Fisher matrix of the calibration samples.
 
     Each rank computes its share of the rows of A and receives its columns of the whole matrix.
-
-    Attributes:
-        checked: the shapes of chunks whose rows were compared one by one, in any stage.
     """
 
-    checked: CheckedShapes = field(default_factory=set)
+    # The shapes of chunks whose rows were compared one by one, in any stage.
+    _checked: CheckedShapes = field(default_factory=set, repr=False)
     uses_gradients = True
 
     def at(self, w0: Tensor) -> LocalModel:
@@ -81,7 +79,7 @@ class Fisher(CurvatureSource):
             loss=given.row_loss,
             store=given.store,
             count_rows=given.count_rows,
-            checked=self.checked,
+            checked=self._checked,
         )
         given.stream.skip(sum(rows[ranks.rank + 1 :]) * given.batch)
         return found.matrix, ranks.gather(found.losses)

@@ -22,7 +22,7 @@ from chita.solver.matrix.in_memory import Place, Target
 
 logger = logging.getLogger(__name__)
 
-CheckedShapes = set[tuple[torch.Size, ...]]  # of the tensors of a chunk
+CheckedShapes = set[tuple[bool, tuple[torch.Size, ...]]]  # without TF32?; of a chunk's tensors
 
 
 def gradient_dtype(weights: Weights) -> torch.dtype:
@@ -122,9 +122,9 @@ class RowFiller:
         rows = write_rows(self._model, self._owners, chunk, self._loss, place)
         if rows.losses.isfinite().all() and place.seems_finite:
             shapes = tuple(tensor.shape for tensor in tensors_of(chunk.content))
-            new = shapes not in self._checked
+            new = (self._exact, shapes) not in self._checked
             self_check(self._model, chunk, self._loss, rows, place, new=new)
-            self._checked.add(shapes)
+            self._checked.add((self._exact, shapes))
         return rows
 
     def _use_exact_convolutions(self, error: NotSeparableError) -> None:

@@ -1,4 +1,4 @@
-"""Faster passes that need no exact outputs: bfloat16, images channels last, large batches."""
+"""Faster arithmetic for passes that need no exact outputs: bfloat16, and images channels last."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-# As many times more samples fit into a forward pass whose activations are not stored.
-FORWARD_ONLY_FACTOR = 8
 LEAST_CAST = 100_000  # parameters: with fewer, the casts of autocast take longer than they save
 
 

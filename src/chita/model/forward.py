@@ -19,6 +19,9 @@ from chita.model.weights import Weights
 LOGITS = ("logits", "out")  # names in Hugging Face's models and torchvision's segmentation models
 FEATURES = ("last_hidden_state",)  # name in Hugging Face's models without a head
 
+# A pass that stores no activations fits as many times more samples.
+FORWARD_ONLY_FACTOR = 8
+
 Example = Any  # a tensor, a tuple of the model's arguments, or a dict of its keyword arguments
 
 

@@ -234,7 +234,7 @@ def part_losses(
         batches: samples.
         loss: as for `gradient_matrix`.
         part: m, the samples in a part; a batch that m does not divide is divided into a few parts.
-        at_once: the samples of a forward pass, to which batches are joined.
+        at_once: the most samples of a joined forward pass; 0 joins no batches.
 
     Returns:
         The losses and the sizes of the parts, two float64 vectors (parts,) on the CPU.
@@ -253,13 +253,14 @@ def part_losses(
 def _groups(batches: Sequence[Batch], part: int, at_once: int) -> Iterator[list[Batch]]:
     """Yield the batches in groups for one forward pass, of the same shapes and whole parts."""
     group: list[Batch] = []
+    samples = 0
     for batch in batches:
-        samples = sum(each.size for each in (*group, batch))
-        whole = not any(each.size % part for each in (*group[:1], batch))
-        if group and (samples > at_once or not whole or differ_in_shape(group[0], batch)):
+        fits = samples + batch.size <= at_once and samples % part == batch.size % part == 0
+        if group and not (fits and not differ_in_shape(group[0], batch)):
             yield group
-            group = []
+            group, samples = [], 0
         group.append(batch)
+        samples += batch.size
     if group:
         yield group
 
@@ -269,7 +270,12 @@ def _losses_of(
 ) -> Iterator[tuple[Tensor, int]]:
     """Yield losses of parts, and the number of samples in each of these parts."""
     joined = join(group)
-    found = _row_losses(model, joined, loss, part)
+    try:
+        found = _row_losses(model, joined, loss, part)
+    except torch.cuda.OutOfMemoryError:
+        if len(group) == 1:
+            raise
+        found = None
     if found is not None:
         yield found, joined.size // len(found)
     elif len(group) > 1:

@@ -59,7 +59,8 @@ class CapturedStep:
     """A `TrainingStep` captured as a CUDA graph, for batches of one shape.
 
     Args:
-        step: the step to capture; the model does not change.
+        step: the step to capture. It runs a few times before, and must not change the parameters
+            then; buffers are restored.
         batch: the tensors of a batch with the shapes of all later batches. Their GPU must be the
             current device.
     """
@@ -77,7 +78,7 @@ class CapturedStep:
         step.forget_gradients()
         # Other threads, such as one that pins memory, may call CUDA meanwhile.
         with (
-            _garbage_kept(),
+            _collection_paused(),
             torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"),
         ):
             self._loss = step.forward_backward(*self._batch)
@@ -95,7 +96,7 @@ class CapturedStep:
 
 
 @contextmanager
-def _garbage_kept() -> Iterator[None]:
+def _collection_paused() -> Iterator[None]:
     """Pause the garbage collection: it may free memory of a GPU, which makes a capture fail."""
     collects = gc.isenabled()
     gc.disable()

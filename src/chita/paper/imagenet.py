@@ -24,9 +24,10 @@ from chita.paper.cells import Cell, Record
 from chita.paper.imagenet_layout import draw_imagenet, imagenet_rows, imagenet_text
 from chita.paper.method_tables import DENSE
 from chita.paper.networks import Subject
-from chita.paper.settings import version_key
+from chita.paper.settings import recovery_key, version_key
 from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
+from chita.pruning.recovery.snapshot import Snapshot
 from chita.report.published import EMBEDDED
 
 SPARSITIES = (0.5, 0.6, 0.7, 0.8, 0.9, "2:4", "1:4")
@@ -105,6 +106,7 @@ class ImageNetBench:
             "arguments": arguments,
             "images": self.images,
             **version_key(method),
+            **recovery_key(arguments),
         }
 
         def compute() -> dict[str, Any]:
@@ -180,15 +182,11 @@ def repaired_batch_norm(
     Returns:
         "re-estimated" or "kept"; None for a network without batch norm.
     """
-    layers = batch_norm_layers(model)
-    if not layers:
+    if not batch_norm_layers(model):
         return None
-    before = [{name: each.clone() for name, each in layer.named_buffers()} for layer in layers]
-    loss = mean_loss(model, held_out)
+    before, loss = Snapshot(model), mean_loss(model, held_out)
     reestimate_batch_norm(model, batches)
     if mean_loss(model, held_out) < loss:
         return "re-estimated"
-    for layer, buffers in zip(layers, before, strict=True):
-        for name, buffer in layer.named_buffers():
-            buffer.copy_(buffers[name])
+    before.restore()
     return "kept"

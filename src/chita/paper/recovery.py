@@ -28,7 +28,7 @@ from chita.paper.recovery_layout import (
     recovery_rows,
     recovery_text,
 )
-from chita.paper.settings import version_key
+from chita.paper.settings import recovery_key, version_key
 from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
 from chita.pruning.result import PruneResult
@@ -75,8 +75,6 @@ GROUPS = (
     Group("resnet20", 1000, (0.7, 0.9)),
     Group("mobilenetv1-folded", 2000, (0.5, 0.7, 0.8), batch=64),
 )
-# Increase this number when the results of recovery change, so that old cells are computed again.
-VERSION = 3  # the rate rises with the sparsity, and the default budget allows more passes
 QUICK_GROUPS = (Group("mlpnet", 4000, (0.95, 0.98)),)
 
 
@@ -177,8 +175,8 @@ def _cell(place: _Place, method: str, arguments: Mapping[str, Any], sparsity: fl
         "sparsity": sparsity,
         "seed": seed,
         "arguments": dict(arguments),
-        "recovery_version": VERSION,
         **version_key(arguments["method"]),
+        **recovery_key(arguments),
     }
 
     def compute() -> dict[str, Any]:

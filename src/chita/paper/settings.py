@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from itertools import product
 from typing import Any
@@ -20,6 +21,7 @@ CONTINUATION = 15  # number of intermediate supports; the paper has none
 # 2: zero columns of A are dropped, and their weights are pruned.
 VERSION = 2
 AUTO_VERSION = 3  # of auto: it recovers by default
+RECOVERY_VERSION = 4  # of all methods with recovery: 40 passes over the samples
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,12 @@ def version_key(method: str) -> dict[str, Any]:
         return {"version": AUTO_VERSION}
     version = {"version": VERSION} if method.startswith("chita") else {}
     return {**version, **source_key(METHODS[method])} if method in METHODS else version
+
+
+def recovery_key(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a cell's key that depends on recovery, given arguments of chita.prune."""
+    recovers = arguments.get("recover", arguments.get("method") == "auto")
+    return {"recovery_version": RECOVERY_VERSION} if recovers else {}
 
 
 def _number(ridge: float | str) -> str:

@@ -19,6 +19,7 @@ from chita.paper.added_methods import added_methods, source_key
 from chita.paper.benchmark import Bench
 from chita.paper.cells import Cell, Record
 from chita.paper.method_tables import DENSE
+from chita.paper.settings import recovery_key
 from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
 
@@ -135,6 +136,7 @@ class TextBench(ABC):
             "seed": seed,
             f"{self.name}_version": self.version,
             **({} if method is None else source_key(method)),
+            **recovery_key(arguments),
         }
         return Cell(key, partial(_measure, model, dict(arguments), sparsity, seed))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from chita.model.accuracy import accuracy
-from chita.model.fast_arithmetic import FORWARD_ONLY_FACTOR, fast_arithmetic, fast_format
-from chita.model.forward import device_of
+from chita.model.fast_arithmetic import fast_arithmetic, fast_format
+from chita.model.forward import FORWARD_ONLY_FACTOR, device_of
 from chita.model.losses import Loss, part_losses
 from chita.model.samples.batch import Batch, first_samples, tensors_of
 from chita.model.weights import Weights
@@ -205,9 +205,12 @@ class HeldOut:
     def _samples_of_pass(self) -> int:
         """Return the samples of a forward pass: on a GPU many, since small ones leave it idle.
 
-        Token ids have large outputs, which need more memory than the activations.
+        Token ids have large outputs, which need more memory than the activations. The losses of
+        dicts, which contain the labels, need a pass for each part.
         """
         if not self.batches or device_of(self._model).type != "cuda":
+            return 0
+        if isinstance(self.batches[0].content, dict):
             return 0
         inputs = tensors_of(self.batches[0].inputs)[0]
         return FORWARD_ONLY_FACTOR * self.batches[0].size if inputs.is_floating_point() else 0

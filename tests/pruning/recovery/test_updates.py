@@ -29,7 +29,7 @@ def masked(model: nn.Module, share: float = 0.2) -> Masks:
 
 
 def step(updates: RelativeAdam, rate: float) -> None:
-    updates.set_rate(rate)
+    updates.begin_step(rate)
     updates.apply()
 
 
@@ -177,14 +177,16 @@ def test_parameters_without_gradients_stay() -> None:
     assert moved == [False, True, False, False]
 
 
-def test_a_restarted_training_equals_a_new_one() -> None:
-    models: list[Any] = [tiny(), tiny()]
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_restarted_training_equals_a_new_one(dtype: torch.dtype) -> None:
+    models: list[Any] = [tiny().to(dtype), tiny().to(dtype)]
     updates = [RelativeAdam(relative_scales(m, list(m.parameters()), {})) for m in models]
 
     def train_with(model: nn.Module, used: RelativeAdam) -> None:
         for inputs, targets in cut(points(24), 8):
             model.zero_grad()
-            F.cross_entropy(model(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            loss = F.cross_entropy(model(inputs.to(dtype)), targets)
+            loss.backward()  # type: ignore[no-untyped-call]
             step(used, RATE)
 
     for model, first in zip(models, updates, strict=True):

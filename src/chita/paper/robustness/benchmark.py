@@ -25,7 +25,7 @@ from chita.paper.robustness.layout import (
     robustness_text,
 )
 from chita.paper.robustness.specimens import Specimen, find_specimens
-from chita.paper.settings import version_key
+from chita.paper.settings import recovery_key, version_key
 from chita.paper.timed_prune import timed_prune
 from chita.paper.write import Report
 
@@ -104,6 +104,7 @@ def _cell(specimen: Specimen, seed: int, contender: str, sparsity: float, **argu
         "seed": seed,
         **arguments,
         **version_key(arguments.get("method", "")),
+        **recovery_key(arguments),
     }
 
     def compute() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -30,26 +30,34 @@ Walk = Callable[[Solve, LossesOf], Choice]  # a search for lambda
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Solves candidates of one stage problem and records their losses."""
+    """Solves candidates of one stage problem and records their losses.
+
+    Attributes:
+        problem: the stage problem.
+        base: the formulation that candidates are applied to.
+        losses_of: computes the losses on held-out samples.
+        share: whether all lambdas of a candidate share the support of the first one.
+        trials: the candidates so far, with their losses.
+    """
 
     problem: Solvable
     base: Formulation
     losses_of: LossesOf
+    share: bool = False
     trials: list[Trial] = field(default_factory=list)
 
-    def best_ridge(self, candidate: Candidate, walk: Walk, *, share: bool = False) -> Choice:
+    def best_ridge(self, candidate: Candidate, walk: Walk) -> Choice:
         """Search for the best lambda of a candidate.
 
         Args:
             candidate: the candidate.
             walk: the search, a method of `RidgeSearch`.
-            share: whether all lambdas may share the support of the first one.
         """
         formulation, ridges, found = candidate.apply(self.base), list[float](), list[Solution]()
 
         def solve(ridge: float) -> Solution:
             ridges.append(ridge)
-            if share and found:
+            if self.share and found:
                 return self.problem.update(formulation, ridge, found[0])
             found.append(self.problem.solve(formulation, ridge))
             return found[-1]
@@ -80,6 +88,8 @@ class CandidateSearch:
             as well.
     """
 
+    share: ClassVar[bool] = False  # see `Evaluator`
+
     def __init__(
         self,
         space: CandidateSpace,
@@ -105,8 +115,8 @@ class CandidateSearch:
             ChitaError: the held-out loss is finite for no candidate.
         """
         if self._candidate is None:
-            self._candidate = self._screen(Evaluator(problem, self._base, other_losses))
-        evaluator = Evaluator(problem, self._base, losses_of)
+            self._candidate = self._screen(Evaluator(problem, self._base, other_losses, self.share))
+        evaluator = Evaluator(problem, self._base, losses_of, self.share)
         candidate = self._candidate
         choice = self._keep(evaluator, candidate)
         rival = self._next_rival(candidate)

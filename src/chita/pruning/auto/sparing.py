@@ -24,16 +24,12 @@ SIDE_EVERY = 2  # stages after which lambda is sought on the other side
 class SparingSearch(CandidateSearch):
     """A candidate search with few solves."""
 
-    def _look(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
-        return evaluator.best_ridge(candidate, self._ridge_search(candidate).look, share=True)
+    share = True
 
     def _keep(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
         side = (UP, DOWN)[self._turn // SIDE_EVERY % 2]
         walk = partial(self._ridge_search(candidate).follow, side=side)
-        return evaluator.best_ridge(candidate, walk, share=True)
-
-    def _challenge(self, evaluator: Evaluator, candidate: Candidate) -> Choice:
-        return evaluator.best_ridge(candidate, self._ridge_search(candidate).choose, share=True)
+        return evaluator.best_ridge(candidate, walk)
 
     def _next_rival(self, candidate: Candidate) -> Candidate | None:
         turn, self._turn = self._turn, self._turn + 1

@@ -119,6 +119,10 @@ class GuardedTraining:
         """Train on smaller batches from now on."""
         self._training.use_batch(batch)
 
+    def release(self) -> None:
+        """Free the memory that only trainings need."""
+        self._training.release()
+
     def worth(self, w: Tensor, *, steps: int, rate: float) -> PartLosses:
         """Return the losses after some steps from the weights w, (p,), which are then undone."""
         with self._undone():

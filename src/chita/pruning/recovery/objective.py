@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from chita.errors import ChitaError
 from chita.model.distill import DenseNetwork
-from chita.model.fast_arithmetic import FORWARD_ONLY_FACTOR, fast_arithmetic, fast_format
+from chita.model.fast_arithmetic import fast_arithmetic, fast_format
+from chita.model.forward import FORWARD_ONLY_FACTOR
 from chita.model.losses import Loss, batch_loss
 from chita.model.named_losses import compares_classes
 from chita.model.samples.batch import Batch, join, tensors_of

@@ -227,9 +227,10 @@ class StageRecovery:
         the loss would favour labels even where the accuracy does not: outputs that imitate others
         at a high temperature are less confident.
         """
-        start, rate = Snapshot(self._model), self._rate_for(kept, steps)
+        rate, tries = self._rate_for(kept, steps), stage == 1 and self.planned.tries_tasks
+        start = Snapshot(self._model) if tries else None
         found = self._recovery.run(kept, steps=steps, rate=rate, key=stage, progress=progress)
-        if stage > 1 or not self.planned.tries_tasks:
+        if start is None:
             return found
         end, (task, other) = Snapshot(self._model), self._by_task
         start.restore()
@@ -240,6 +241,7 @@ class StageRecovery:
             self.task, found = other, tried
         else:
             end.restore()
+        self._by_task[other if found.task == task else task].release()
         return replace(found, steps=2 * steps)
 
     def _rate_for(self, kept: Tensor, steps: int) -> float:

@@ -65,7 +65,8 @@ class RecoveryTraining:
         self.parameters = list(dict.fromkeys([*trainable, *pruned]))
         self.step_seconds = 0.0
         self._batch_norm = batch_norm_layers(model)
-        self._captured: tuple[Pass, RelativeAdam] | None = None  # made with the first batch
+        self._captured: tuple[Pass, RelativeAdam] | None = None  # a CUDA graph and its updates
+        self._capture_failed = False
 
     def train(
         self,
@@ -97,7 +98,7 @@ class RecoveryTraining:
                 if number == 0:
                     drawn = _now(place)
                     step, updates = self._begin(batch, scales)
-                updates.set_rate(rate * rate_at(number, steps))
+                updates.begin_step(rate * rate_at(number, steps))
                 loss = step(*tensors_of(batch.content))
                 if self._ranks.size > 1:
                     average_gradients(self._ranks, self.parameters)
@@ -116,7 +117,11 @@ class RecoveryTraining:
     def use_batch(self, batch: int) -> None:
         """Train on smaller batches from now on."""
         self._task.pool.batch = batch
-        self._captured = None  # a CUDA graph has the shapes of the batches before
+        self.release()  # a CUDA graph has the shapes of the batches before
+
+    def release(self) -> None:
+        """Free the memory of the CUDA graph; a later training captures another one."""
+        self._captured, self._capture_failed = None, False
 
     def _begin(self, batch: Batch, scales: Scales) -> tuple[Pass, RelativeAdam]:
         """Return the step of a training that starts with this batch, and the updates in it."""
@@ -131,9 +136,11 @@ class RecoveryTraining:
                 batch,
                 updates if self._ranks.size == 1 else None,
             )
-            step = fastest(made, *tensors_of(batch.content)) if self._task.pool.uniform else made
+            graph = self._task.pool.uniform and not self._capture_failed
+            step = fastest(made, *tensors_of(batch.content)) if graph else made
+            self._capture_failed = step is made
             if step is not made:
-                self._captured = step, updates  # for the next trainings; it has its own memory
+                self._captured = step, updates
         updates.restart(scales)  # the steps before a capture have changed the state
         return step, updates
 

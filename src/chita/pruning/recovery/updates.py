@@ -55,8 +55,8 @@ class RelativeAdam:
         for vector in self._vectors:
             vector.restart(scales)
 
-    def set_rate(self, rate: float) -> None:
-        """Set the rate of the next step."""
+    def begin_step(self, rate: float) -> None:
+        """Set the factor of the next step from its rate and its number."""
         self._steps += 1
         corrected = math.sqrt(1 - BETA2**self._steps) / (1 - BETA1**self._steps)
         for vector in self._vectors:
