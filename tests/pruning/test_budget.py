@@ -27,7 +27,9 @@ COSTS = st.builds(
 @given(COSTS, st.integers(1, 3000))
 @settings(max_examples=300, deadline=None)
 def test_more_steps_take_longer(costs: Costs, steps: int) -> None:
-    assert costs.seconds(steps) < costs.seconds(steps + 1)
+    if costs.stages_for(steps) == costs.stages_for(steps + 1):
+        assert costs.seconds(steps) < costs.seconds(steps + 1)
+    assert costs.seconds(steps) < costs.seconds(2 * steps + 60)
 
 
 def test_a_further_stage_shortens_the_first_one_which_tries_all_tasks() -> None:

@@ -52,6 +52,8 @@ def regular_target(path: Path) -> Path:
         mode = target.stat().st_mode
     except FileNotFoundError:
         return target
+    except ChitaError:
+        raise
     except (OSError, ValueError) as error:
         raise ChitaError(f"cannot write {path}: {error}") from error
     if not stat.S_ISREG(mode):

@@ -69,7 +69,7 @@ def distilled(
     stream = InputStream(batches, seed, spec=InputSpec.of(model))
     first = stream.peek()
     if first is None:
-        raise ChitaError("batches holds no samples; pass at least one")
+        raise ChitaError("there are no samples in batches; pass at least one")
     stream.dense = DenseNetwork(model, first, seed, squares=name == "distill-mse")
     return stream, stream.dense
 

@@ -150,7 +150,9 @@ def row_losses(loss: Loss | None, outputs: Any, targets: Any, rows: int) -> Tens
         def row(nest: Any, r: int) -> Any:
             return map_tensors(lambda tensor: tensor[r], nest)
 
-        return torch.stack([_call(loss, row(outputs, r), row(targets, r)) for r in range(rows)])
+        return torch.stack(
+            [scalar(_call(loss, row(outputs, r), row(targets, r))) for r in range(rows)]
+        )
 
 
 def _row_cross_entropies(outputs: Any, targets: Tensor, rows: int) -> Tensor:

@@ -22,6 +22,7 @@ LAST_SHARE = 0.25  # of the steps, in the last stage
 LEAST_TRIED = 4  # stages of a run whose first stage trains on several tasks
 CHECKS = 4  # held-out losses in a stage: mask alone, before and after training, measurement
 CONTESTS = 2  # comparisons of all candidates before the first stage
+CONFIRMED = 2  # trainings with the steps of a stage, of a solve and its mask
 PROBE_SHARE = 0.15  # of the steps, for the comparison of candidates
 PROBES = range(5, 31)  # the steps of one candidate in a comparison
 SPARE = 0.92  # the share of the time that a plan uses
@@ -130,7 +131,8 @@ BUDGETS = {
     ),
 }
 _STEPS = re.compile(r"(\d+) steps?")
-WHAT = f"a number of seconds, 'N steps', or one of {', '.join(map(repr, BUDGETS))}"
+NAMES = ", ".join(map(repr, BUDGETS))
+WHAT = f"a positive number of seconds, 'N steps', such as '1000 steps', or one of {NAMES}"
 
 
 def parse_budget(name: str, given: Any) -> Budget:
@@ -175,11 +177,13 @@ class Costs:
     def seconds(self, steps: int) -> float:
         """Return the time of a run with this many training steps.
 
-        It increases with the steps, except where a further stage shortens the first one, if that
-        one trains on each task.
+        It increases with the steps, except where a further stage shortens the others: the first one
+        may train on each task, and a solve and its mask are compared after as many steps.
         """
         compared = self._comparisons(steps) * (self.probe_steps(steps) * self.step + self.check)
         stages = self.stages_for(steps)
+        if self.contests and self.entrants > 1:
+            compared += CONFIRMED * (steps / stages * self.step + self.check)
         trained = steps * (1 + self.tries_tasks(steps) / stages)
         return trained * self.step + stages * (CHECKS * self.check + self.stage) + compared
 

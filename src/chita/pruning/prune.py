@@ -45,8 +45,8 @@ def prune(
     """Set a share of a model's weights to zero and adjust the others to preserve its loss.
 
     The default call trains: after each stage, it trains the remaining weights for some steps to
-    give the outputs of the dense model, on the calibration inputs and without labels. recover=False
-    prunes without training, as the paper defines it.
+    give the outputs of the dense model on the calibration inputs, or on labels where these teach
+    more. recover=False prunes without training, as the paper defines it.
 
     Give the options as keywords, as a `PruneConfig`, or both: keywords override the configuration.
 

@@ -92,8 +92,23 @@ class Setup:
             self.forecast.expect(self._first_estimate())
         self.recovery = self._recovery(loss) if config.recovers else None
         self.dense = dense_means(model, weights, data) if policy.repairs else None
-        if not self.supports.kept(config.sparsity):
-            logger.warning("sparsity=%s of %d weights leaves none", config.sparsity, weights.size)
+        self._warn_of_zeros()
+
+    def _warn_of_zeros(self) -> None:
+        """Warn if no weight is kept, or if more weights are zero already than are pruned."""
+        sparsity, size = self.config.sparsity, self.weights.size
+        kept, nonzero = self.supports.kept(sparsity), int(self.weights.vector().count_nonzero())
+        if not kept:
+            logger.warning("sparsity=%s of %d weights leaves none", sparsity, size)
+        elif nonzero < kept < size:
+            logger.warning(
+                "%d of %d weights are zero already, more than sparsity=%s prunes: some of them may "
+                "become non-zero; to keep them zero, give sparsity=%.3g or more",
+                size - nonzero,
+                size,
+                sparsity,
+                1 - nonzero / size,
+            )
 
     def _in_time(self, data: Calibration, config: PruneConfig) -> Calibration:
         """Return fewer samples if the network is slow on its machine, the same on all ranks."""

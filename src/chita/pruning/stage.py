@@ -53,11 +53,13 @@ class Stage:
         assert setup.recovery is not None  # no other run compares candidates before it starts
         start = time.perf_counter()
         local = self._local = setup.local_model(w0)
-        worth = setup.recovery.worth()
         middle, trained = time.perf_counter(), setup.training_seconds
-        for sparsity in sparsities:
-            problem = setup.problem(local, w0, setup.supports.kept(sparsity))
-            self._compared += setup.search.compare_all(problem, setup.held_out.losses, worth)
+        self._compared = setup.search.compare_all(
+            [setup.problem(local, w0, setup.supports.kept(each)) for each in sparsities],
+            setup.held_out.losses,
+            setup.recovery.worth(),
+            setup.recovery.worth(setup.recovery.steps(1)),
+        )
         solves = time.perf_counter() - middle - (setup.training_seconds - trained)
         gradients = middle - start if setup.search.needs_gradients else 0.0
         return gradients + 2 * solves / max(len(self._compared), 1)

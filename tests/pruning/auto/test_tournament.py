@@ -43,7 +43,9 @@ class World:
         self.worth = {
             name: each if isinstance(each, tuple) else (each,) for name, each in worth.items()
         }
+        self.later: dict[str, Any] = {}  # the losses after as many steps as a stage has
         self.tried: list[str] = []
+        self.tried_longer: list[str] = []
         self.ridges: list[float] = []
         self.solved: list[str] = []  # the metrics of the solves, which are all worth the same
 
@@ -75,8 +77,15 @@ class World:
         self.tried.append(name)
         return losses(*self.worth[name])
 
+    def after_a_stage(self, w: Tensor) -> PartLosses:
+        name = NAMES[int(w[0])]
+        self.tried_longer.append(name)
+        return losses(*self.later.get(name, self.worth[name]))
+
     def compare_all(self, tournament: Tournament) -> list[Any]:
-        return tournament.compare_all(self, self.right_after, self.after_training)
+        return tournament.compare_all(
+            [self], self.right_after, self.after_training, self.after_a_stage
+        )
 
     def stage(self, tournament: Tournament) -> StageChoice:
         return tournament.choose(self, self.right_after, self.after_training)
@@ -93,16 +102,47 @@ def name_of(chosen: StageChoice) -> str:
 def test_masks_and_the_solve_of_the_best_are_compared() -> None:
     world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=5.0), Tournament(SPACE, BASE)
     trials = world.compare_all(tournament)
-    assert world.tried == list(NAMES) and tournament.entrants == 4
-    assert [trial.loss for trial in trials] == [4.0, 2.0, 3.0, 5.0]
-    assert [trial.step for trial in trials] == [MASK, MASK, MASK, SOLVED]
+    assert world.tried == list(NAMES)
+    assert world.tried_longer == ["fisher", SOLVE]
+    assert [trial.loss for trial in trials] == [4.0, 2.0, 3.0, 5.0, 2.0, 5.0]
+    assert [trial.step for trial in trials] == [MASK, MASK, MASK, SOLVED, MASK, SOLVED]
     assert set(world.solved) == {"fisher"}
+    assert name_of(world.stage(tournament)) == "fisher"
+
+
+@pytest.mark.parametrize(
+    ("mask", "solve", "stays"),
+    [((2.0,), (1.0,), True), ((2.0,), (2.0,), False), ((2.0, 3.0), (1.9, 3.05), False)],
+)
+def test_solves_stay_if_one_is_surely_better_after_as_many_steps_as_a_stage_has(
+    mask: tuple[float, ...], solve: tuple[float, ...], stays: bool
+) -> None:
+    world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=1.0), Tournament(SPACE, BASE)
+    world.later = {"fisher": mask, SOLVE: solve}
+    world.compare_all(tournament)
+    assert tournament.entrants == (4 if stays else 3)
+    assert tournament.needs_gradients  # for the metric of the mask
+    world.solved.clear()
+    chosen = [name_of(world.stage(tournament)) for _ in range(8)]
+    assert set(chosen) == ({SOLVE} if stays else {"fisher"})
+    assert bool(world.solved) == stays
+
+
+def test_the_mask_of_an_excluded_solve_takes_its_place() -> None:
+    """Also where the solve has beaten it twice after a few steps."""
+    world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=1.0), Tournament(SPACE, BASE)
+    world.later = {SOLVE: (2.0,)}
+    tournament.compare_all(
+        MOST_DEFEATS * [world], world.right_after, world.after_training, world.after_a_stage
+    )
+    assert tournament.needs_gradients
     assert name_of(world.stage(tournament)) == "fisher"
 
 
 def test_a_surely_worse_entrant_is_excluded_after_two_comparisons() -> None:
     world, tournament = World(plain=1.0, fisher=2.0, lamp=2.0, solve=3.0), Tournament(SPACE, BASE)
     for comparisons in range(1, MOST_DEFEATS + 1):
+        world.later = {SOLVE: (0.5,)}
         world.compare_all(tournament)
         assert len(world.tried) == 4 * comparisons
     assert set(world.solved) == {"plain"}

@@ -13,7 +13,7 @@ from torch import Tensor
 from chita.model.samples.batch import Batch
 from chita.model.seeds import generator_of
 from chita.pruning.recovery import pool as pool_module
-from chita.pruning.recovery.pool import BATCH, LEAST_BATCH, SamplePool, read_pool
+from chita.pruning.recovery.pool import BATCH, LEAST_BATCH, SamplePool, read_pool, trained_at_once
 from chita.solver.ranks import ALONE, Ranks, joined_ranks
 from tests.support.gloo import on_ranks
 from tests.support.messages import says
@@ -105,6 +105,13 @@ def test_more_ranks_than_samples_still_have_one_each() -> None:
 )
 def test_few_samples_make_small_batches(count: int, at_once: int, expected: int) -> None:
     assert SamplePool([samples(count, 1)], at_once).batch == expected
+
+
+def test_samples_given_one_by_one_are_trained_on_together_unless_they_are_tokens() -> None:
+    assert trained_at_once(1, samples(1, 3)) == LEAST_BATCH
+    assert trained_at_once(64, samples(1, 3)) == 64
+    tokens = Batch(((torch.zeros(1, 5, dtype=torch.int64),), ()), 1)
+    assert trained_at_once(1, tokens) == 1
 
 
 def read(batches: list[Batch], at_once: int = 8) -> SamplePool:

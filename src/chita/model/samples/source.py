@@ -67,7 +67,7 @@ class SampleSource:
 
     Attributes:
         sample: a copy of the first sample read; None before that.
-        batch_size: the size of the batch that contained it.
+        batch_size: the size of the largest batch so far.
         split: which samples are held out.
     """
 
@@ -147,7 +147,7 @@ class SampleSource:
                 self._counted_all = True
         if not self._counted and self._counted_all:
             others = "" if self.split is NOTHING_HELD_OUT else " that differ from those held out"
-            raise ChitaError(f"{self.name} holds no samples{others}")
+            raise ChitaError(f"there are no samples in {self.name}{others}")
         return min(self._counted, limit)
 
     def hold_out(self, counts: Sequence[int], *, rest: int, unit: int) -> list[list[Batch]]:
@@ -282,7 +282,7 @@ class SampleSource:
                 empty = False
                 if self.sample is None:  # a copy does not keep the rest of the batch in memory
                     self.sample = Batch(map_tensors(Tensor.clone, batch[:1].content), 1)
-                    self.batch_size = whole.size
+                self.batch_size = max(self.batch_size, whole.size)
                 self._shapes_differ |= differ_in_shape(batch, self.sample)
                 yield number, index, batch
         if empty and self._warned:

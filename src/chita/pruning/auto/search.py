@@ -139,7 +139,13 @@ class CandidateSearch:
         """No candidate is trained."""
         return 0
 
-    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+    def compare_all(
+        self,
+        problems: Sequence[Solvable],
+        losses_of: LossesOf,
+        worth: LossesOf,
+        full_worth: LossesOf,
+    ) -> list[Trial]:
         """Compare no candidates: none is trained."""
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -85,7 +86,13 @@ class StageSearch(Protocol):
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
         """Choose by held-out losses, of which there are two kinds."""
 
-    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+    def compare_all(
+        self,
+        problems: Sequence[Solvable],
+        losses_of: LossesOf,
+        worth: LossesOf,
+        full_worth: LossesOf,
+    ) -> list[Trial]:
         """Compare candidates after some training, before the first stage; may compare none."""
 
     def only(self, problem: Solvable) -> StageChoice:

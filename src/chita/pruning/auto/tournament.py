@@ -8,11 +8,15 @@ so far with one rival at each stage, in turn. The rival replaces it if its loss 
 than two standard errors. An entrant that has been worse by as much in two comparisons is excluded.
 If no rival is left, no comparison takes place. A mask that was the best one so far may remove a
 whole layer at the next stage, however. All entrants are then compared.
+
+A solve lowers the loss at once. A few training steps leave most of this gain, and many leave none
+of it, so that short comparisons favour solves. They are therefore excluded before the first stage
+unless one is also surely better than its mask after as many steps as a stage has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,17 +87,29 @@ class Tournament:
         """Whether an entrant that is not excluded depends on A."""
         return any(self._entrants[n].needs_gradients(self._base) for n in self._left())
 
-    def compare_all(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
-        """Compare the masks, and a solve in the metric of the best one, before the first stage.
+    def compare_all(
+        self,
+        problems: Sequence[Solvable],
+        losses_of: LossesOf,
+        worth: LossesOf,
+        full_worth: LossesOf,
+    ) -> list[Trial]:
+        """Compare the entrants before the first stage.
 
         Args:
-            problem: the problem of a stage.
+            problems: problems of a stage, at several sparsities.
             losses_of: computes the losses on held-out samples, which choose lambda.
             worth: computes the losses after a few steps of training.
+            full_worth: computes the losses after as many steps as a stage has.
 
         Returns:
-            A trial for each entrant.
+            A trial for each entrant that was trained.
         """
+        trials = [t for each in problems for t in self._compare(each, losses_of, worth)]
+        return trials + self._confirm_solves(problems[0], losses_of, full_worth)
+
+    def _compare(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+        """Compare the masks, and a solve in the metric of the best one."""
         choices: dict[int, Choice] = {}
 
         def best_of(numbers: Iterable[int]) -> int:
@@ -106,6 +122,21 @@ class Tournament:
         best = best_of(range(self._masks))
         best = best_of([best + self._masks])
         self._count(best, choices)
+        return [self._trial(number, choice) for number, choice in choices.items()]
+
+    def _confirm_solves(
+        self, problem: Solvable, losses_of: LossesOf, full_worth: LossesOf
+    ) -> list[Trial]:
+        """Exclude all solves unless the best one is surely better than its mask."""
+        mask = self._best % self._masks
+        pair = (mask, mask + self._masks)
+        if not set(self._left()) >= {pair[1]}:
+            return []
+        choices = {n: self._tried(n, problem, losses_of, full_worth) for n in pair}
+        if not choices[pair[1]].surely_beats(choices[mask]):
+            solves = range(self._masks, len(self._entrants))
+            self._defeats = [*self._defeats[: self._masks], *(MOST_DEFEATS for _ in solves)]
+            self._keep(mask)
         return [self._trial(number, choice) for number, choice in choices.items()]
 
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
@@ -150,7 +181,14 @@ class Tournament:
         """Store the best entrant, and count the comparisons that the others have lost."""
         for number, choice in choices.items():
             self._defeats[number] += choices[best].surely_beats(choice)
-        # An excluded entrant may be the best one where another mask empties a layer.
+        self._keep(best)
+
+    def _keep(self, best: int) -> None:
+        """Store the best entrant, which may have been excluded.
+
+        It is then the best one where another mask empties a layer, or the mask of a solve that was
+        better after a few steps and is not after many.
+        """
         self._defeats[best] = min(self._defeats[best], MOST_DEFEATS - 1)
         self._best = best
 

@@ -42,6 +42,19 @@ def batch_size(samples: int, at_once: int) -> int:
     return max(1, min(BATCH, at_once, max(samples // STEPS_IN_PASS, LEAST_BATCH)))
 
 
+def trained_at_once(at_once: int, first: Batch) -> int:
+    """Return how many samples fit into a training step.
+
+    Samples that are given one by one are trained on together, unless they are sequences of tokens.
+
+    Args:
+        at_once: the largest number of samples in a forward pass, from the batches of the user.
+        first: a sample.
+    """
+    small = tensors_of(first.inputs)[0].is_floating_point()
+    return max(at_once, LEAST_BATCH) if small else at_once
+
+
 class SamplePool:
     """Samples that are drawn in random order, each at most once in a pass.
 

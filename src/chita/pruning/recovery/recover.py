@@ -63,7 +63,7 @@ def recover(
         batches: Calibration data in any form that `chita.prune` accepts. Without `loss`, labels are
             not used, and a batch may consist of inputs alone.
         masks: Parameter name -> bool tensor, True where a weight is kept, such as the `masks` of a
-            `PruneResult`. By default the prunable weights that are zero stay zero.
+            `PruneResult`. Prunable weights without a mask stay zero where they are zero.
         teacher: The dense network, or any network whose outputs have the same form.
         loss: "distill" compares outputs with those of the teacher, as classes or as features, as in
             `chita.prune`; "distill-mse" compares them as features. Another name, such as
@@ -98,7 +98,7 @@ def recover(
         _agree(ranks, model, options)
         weights, kept = _supported(model, masks)
         agree_on_masks(ranks, weights, kept, sync=sync)
-        _check_kept(model, weights, kept)
+        _check_kept(weights, kept)
         recovery = SingleRecovery(model, weights, batches, options, ranks)
         apply_masks(model, weights.split(kept) if masks else {})
         with run_bar(show=progress and ranks.rank == 0) as bar:
@@ -148,27 +148,27 @@ def _agree(ranks: Ranks, model: nn.Module, options: RecoverOptions) -> None:
 
 
 def _supported(model: nn.Module, masks: Mapping[str, Tensor] | None) -> tuple[Weights, Tensor]:
-    """Return the weights that must keep their zeros, p in total, and their support, (p,) bool."""
+    """Return the weights that must keep their zeros, p in total, and their support, (p,) bool.
+
+    Prunable weights without a mask keep their zeros, too.
+    """
     given = {} if masks is None else dict(check_masks(model, masks))
-    names = [name for name, parameter in model.named_parameters() if parameter in given]
+    held = {*given, *prunable_by_default(model)}
+    names = [name for name, parameter in model.named_parameters() if parameter in held]
     weights = Weights(model, include=[glob.escape(name) for name in names] if given else None)
     check_finite(weights)
-    if not given:
-        return weights, weights.vector() != 0
-    return weights, torch.cat([given[weight.parameter].reshape(-1) for weight in weights])
+    kept = [given.get(w.parameter, w.parameter.detach() != 0).reshape(-1) for w in weights]
+    return weights, torch.cat(kept)
 
 
-def _check_kept(model: nn.Module, weights: Weights, kept: Tensor) -> None:
+def _check_kept(weights: Weights, kept: Tensor) -> None:
     """Raise a ChitaError if no prunable weight is kept; warn of each layer that keeps none.
 
     Args:
-        model: the pruned model.
         weights: the weights that must keep their zeros, p in total.
         kept: their support, (p,) bool.
     """
-    chosen = {weight.parameter for weight in weights}
-    others = (each for each in prunable_by_default(model) if each not in chosen)
-    if not bool(kept.any()) and not any(bool(each.any()) for each in others):
+    if not bool(kept.any()):
         raise ChitaError(
             f"masks keep none of the {weights.size} prunable weights: give masks that are True "
             "where a weight is kept, such as PruneResult.masks, or, without masks, a model whose "

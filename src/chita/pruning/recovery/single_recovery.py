@@ -28,6 +28,7 @@ from chita.pruning.recovery.broken_samples import check_samples
 from chita.pruning.recovery.guarded_training import GuardedTraining, Recovered
 from chita.pruning.recovery.objective import RecoveryTask, distillation, own_loss
 from chita.pruning.recovery.planning import TrainingBudget
+from chita.pruning.recovery.pool import trained_at_once
 from chita.pruning.recovery.training import RecoveryTraining
 from chita.solver.ranks import Ranks
 
@@ -139,8 +140,9 @@ class SingleRecovery:
     def _task(self, dense: DenseNetwork | None) -> RecoveryTask:
         """Read the samples to train on, with the answers of the teacher if there is one."""
         stream, place = self._stream, self._weights.device
-        first, at_once = stream.sample, stream.at_once()
+        first = stream.sample
         assert first is not None  # samples were held out
+        at_once = trained_at_once(stream.at_once(), first)
         samples: Iterator[Batch] = first_samples(stream.one_pass(), self._options.limits.samples)
         ranks = self._ranks
         if dense is None:
@@ -186,7 +188,7 @@ def _teacher(
 ) -> DenseNetwork:
     """Return the teacher; its answers must have the form of the model's."""
     if first is None:
-        raise ChitaError("batches contain no samples")
+        raise ChitaError("there are no samples in batches; pass at least one")
     sample = first[:1]
     with torch.no_grad(), evaluating(model):
         own = answer_of(sample.to(next(model.parameters()).device).outputs(model))

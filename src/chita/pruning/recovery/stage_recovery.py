@@ -24,6 +24,7 @@ from chita.pruning.recovery.guarded_training import GuardedTraining, Recovered
 from chita.pruning.recovery.objective import tasks_for, treats_as_features
 from chita.pruning.recovery.pace import Clock, RunPace
 from chita.pruning.recovery.planning import RecoveryPlanner
+from chita.pruning.recovery.pool import trained_at_once
 from chita.pruning.recovery.range_test import SLOWEST
 from chita.pruning.recovery.snapshot import Snapshot
 from chita.pruning.recovery.training import Progress, RecoveryTraining
@@ -79,7 +80,7 @@ class StageRecovery:
             data.loss,
             squares=squares,
             labelled=not config.distills,
-            at_once=data.at_once,
+            at_once=trained_at_once(data.at_once, first),
             place=weights.device,
             ranks=ranks,
         )
@@ -180,13 +181,17 @@ class StageRecovery:
         """The sparsities at which candidates are compared before the first stage."""
         return [self._planner.tested, float(self._config.sparsity)]
 
-    def worth(self) -> LossesOf:
-        """Return the losses after a few training steps from some weights, (p,)."""
-        plan = self.planned
+    def worth(self, steps: int | None = None) -> LossesOf:
+        """Return the losses after some training steps from some weights, (p,).
+
+        Args:
+            steps: the steps; by default, the few steps with which candidates are compared.
+        """
+        trained = self.planned.probe if steps is None else steps
 
         def losses(w: Tensor) -> PartLosses:
-            rate = self._rate_for(w != 0, plan.probe)
-            return self._recovery.worth(w, steps=plan.probe, rate=rate)
+            rate = self._rate_for(w != 0, trained)
+            return self._recovery.worth(w, steps=trained, rate=rate)
 
         return losses
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from chita.errors import ChitaError
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.forward import device_of
 from chita.model.samples.batch import Batch, map_tensors
@@ -55,6 +56,11 @@ class RecoveryStep(TrainingStep):
         content = map_tensors(lambda _: fast_format(next(tensors)), self._form)
         with fast_arithmetic(self._place, self.parameters):
             loss = self._objective(self.model, Batch(content, len(batch[0])))
+        if not loss.requires_grad:
+            raise ChitaError(
+                "the loss does not depend on the parameters that are trained: the loss function "
+                "must use the outputs of the model, and the model must not run under torch.no_grad"
+            )
         loss.backward()  # type: ignore[no-untyped-call]
         if self._updates is not None:
             self._updates.apply()
