@@ -177,8 +177,8 @@ def scalar(value: Any) -> Tensor:
 def _own_loss(model: nn.Module, batch: Batch, loss: Loss | None) -> Tensor:
     if loss is not None:
         raise ChitaError(
-            "loss= is for batches of (inputs, targets); for dicts, the model's .loss is used: pass "
-            "(dict, targets), or leave out loss"
+            "loss= is for batches of (inputs, targets); for dicts, chita.prune uses the model's "
+            ".loss: pass (dict, targets), leave out loss, or give chita.recover a teacher"
         )
     outputs = batch.outputs(model)
     value = getattr(outputs, "loss", None)

@@ -79,6 +79,31 @@ def test_the_users_loss_instead_of_a_teacher() -> None:
     assert accuracy_of(model, pair) > before + 10
 
 
+def test_masks_for_one_layer_keep_the_zeros_of_the_others() -> None:
+    dense = tiny()
+    pruned = halved(dense)
+    before = pruned[2].weight.detach().clone()
+    mask = torch.ones_like(pruned[0].weight, dtype=torch.bool)
+    mask[0] = False
+    recover(pruned, [points(80)[0]], teacher=dense, masks={"0.weight": mask}, budget="20 steps")
+    assert torch.equal(pruned[2].weight != 0, before != 0)
+    assert not bool(pruned[0].weight[0].any())
+
+
+@pytest.mark.parametrize("sizes", [(1,) * 80, (1, 7, 64, 8), (64, 16)])
+def test_the_sizes_of_the_batches_do_not_determine_the_size_of_a_step(
+    sizes: tuple[int, ...],
+) -> None:
+    dense, seen = tiny(), list[int]()
+    pruned = halved(dense)
+    pruned.register_forward_hook(lambda _, given, out: seen.append(len(out)))
+    inputs = list(points(80)[0].split(list(sizes)))
+    for seed in range(4):
+        recover(pruned, inputs, teacher=dense, budget="3 steps", seed=seed)
+        assert max(seen) >= 16
+        seen.clear()
+
+
 def test_zeros_are_held_by_default_and_masks_may_name_any_parameter() -> None:
     """A kept weight that is zero may move; a pruned embedding stays pruned."""
 

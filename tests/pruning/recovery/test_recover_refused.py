@@ -24,6 +24,14 @@ from tests.support.pruning import (
 from tests.support.recovering import halved, recover
 
 
+def constant(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return torch.zeros((), dtype=outputs.dtype)
+
+
+def number(outputs: torch.Tensor, targets: torch.Tensor) -> Any:
+    return F.cross_entropy(outputs, targets).item()
+
+
 def bad_arguments() -> list[Any]:
     teacher, wide = tiny(), nn.Linear(6, 5).double()
     inputs = points(40)[0]
@@ -31,6 +39,9 @@ def bad_arguments() -> list[Any]:
     return [
         ({"teacher": wide}, naming("teacher", (1, 5), (1, 3))),
         ({"teacher": "dense"}, naming("teacher", "Module", "dense")),
+        ({"teacher": tiny().float()}, naming("teacher", "float32", "float64")),
+        ({"batches": [points(40)], "loss": constant}, naming("loss", "outputs", "no_grad")),
+        ({"batches": [points(40)], "loss": number}, naming("loss", "scalar tensor", ".item")),
         ({}, naming("teacher", "loss")),
         ({"teacher": teacher, "loss": F.cross_entropy}, naming("teacher", "loss")),
         ({"teacher": teacher, "batches": [inputs[:1]]}, naming("batches", 2, 1)),

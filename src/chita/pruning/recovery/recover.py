@@ -20,6 +20,7 @@ from chita.model.layers import prunable_by_default
 from chita.model.losses import Loss
 from chita.model.masks import apply_masks, check_masks, warn_of_empty
 from chita.model.named_losses import DISTILLED, resolve_loss
+from chita.model.samples.arrays import InputSpec
 from chita.model.ties import merged_ties
 from chita.model.weights import Weights, check_finite
 from chita.pruning.budget import parse_budget
@@ -32,6 +33,7 @@ from chita.pruning.rank_agreement import (
 from chita.pruning.recovery.guarded_training import DIVERGED
 from chita.pruning.recovery.result import RecoverResult
 from chita.pruning.recovery.single_recovery import RecoverOptions, SingleRecovery
+from chita.pruning.recovery.snapshot import Snapshot
 from chita.report.progress import run_bar
 from chita.solver.precision import own_precision
 from chita.solver.ranks import Ranks, joined_ranks
@@ -100,9 +102,15 @@ def recover(
         agree_on_masks(ranks, weights, kept, sync=sync)
         _check_kept(weights, kept)
         recovery = SingleRecovery(model, weights, batches, options, ranks)
+        start = Snapshot(model) if masks else None
         apply_masks(model, weights.split(kept) if masks else {})
-        with run_bar(show=progress and ranks.rank == 0) as bar:
-            found, rate = recovery.run(kept, began, Forecast(bar))
+        try:
+            with run_bar(show=progress and ranks.rank == 0) as bar:
+                found, rate = recovery.run(kept, began, Forecast(bar))
+        except ChitaError:
+            if start is not None:
+                start.restore()
+            raise
     if not found.kept:
         cause = "training does not lower the held-out loss" if found.finite else DIVERGED
         logger.warning("the training is undone, only the masks are applied: %s", cause)
@@ -134,6 +142,12 @@ def _check_teacher(teacher: Any, model: nn.Module, loss: Any) -> None:
         raise ChitaError(
             "teacher is the model itself, whose own outputs it already gives: pass the dense "
             "network, such as a copy.deepcopy of the model before it was pruned"
+        )
+    own, other = (InputSpec.of(each).dtype for each in (model, teacher))
+    if own != other:
+        raise ChitaError(
+            f"teacher must take the inputs of the model, got {type(teacher).__name__} of {other} "
+            f"and a model of {own}; convert the teacher, as by teacher.to({own})"
         )
 
 
