@@ -14,6 +14,7 @@ from chita.model.weights import Weights
 from chita.pruning.config import kept_weights
 from chita.pruning.schedule import sparsities
 from tests.curvature.truth import brute_force
+from tests.support.messages import says
 from tests.support.pruning import (
     METHODS,
     Again,
@@ -185,3 +186,16 @@ def test_magnitude_keeps_the_largest_weights_and_needs_no_data() -> None:
     row = result.stages[0]
     assert (row.ridge, row.objective, row.loss, row.held_out_loss) == (None, None, None, None)
     assert result.samples == 0
+
+
+def test_a_network_with_more_zeros_than_the_target_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model, batches = tiny(), cut(points(24), 8)
+    for sparsity, warned in ((0.75, False), (0.75, False), (0.5, True), (0.9999, True)):
+        caplog.clear()
+        chita.prune(model, batches, sparsity=sparsity, method="magnitude", progress=False)
+        assert bool(caplog.records) == warned
+        if sparsity == 0.5:
+            assert says(caplog.text, "zero already", 54, 72, 0.5, 0.75)
+    assert says(caplog.text, "leaves none", 0.9999)
