@@ -127,13 +127,12 @@ class Tournament:
     def _confirm_solves(
         self, problem: Solvable, losses_of: LossesOf, full_worth: LossesOf
     ) -> list[Trial]:
-        """Exclude all solves unless the best one is surely better than its mask."""
+        """Exclude all solves unless the one of the best metric is surely better than its mask."""
         mask = self._best % self._masks
-        pair = (mask, mask + self._masks)
-        if not set(self._left()) >= {pair[1]}:
-            return []
+        solve = mask + self._masks
+        pair = (mask, solve) if solve in self._left() else ()
         choices = {n: self._tried(n, problem, losses_of, full_worth) for n in pair}
-        if not choices[pair[1]].surely_beats(choices[mask]):
+        if not (choices and choices[solve].surely_beats(choices[mask])):
             solves = range(self._masks, len(self._entrants))
             self._defeats = [*self._defeats[: self._masks], *(MOST_DEFEATS for _ in solves)]
             self._keep(mask)
