@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chita.errors import ChitaError
-from chita.model.losses import cross_entropy, mean_loss, part_losses
+from chita.model.losses import cross_entropy, mean_loss
+from chita.model.part_losses import part_losses
 from chita.model.samples.batch import parse_batch
 from chita.model.samples.stream import SampleStream
 from tests.curvature.truth import labels, normal

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from chita.model.accuracy import accuracy
 from chita.model.fast_arithmetic import fast_arithmetic, fast_format
 from chita.model.forward import FORWARD_ONLY_FACTOR, device_of
-from chita.model.losses import Loss, part_losses
+from chita.model.losses import Loss
+from chita.model.part_losses import part_losses
 from chita.model.samples.batch import Batch, first_samples, tensors_of
 from chita.model.weights import Weights
 from chita.solver.ranks import Ranks

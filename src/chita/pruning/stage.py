@@ -14,7 +14,7 @@ from torch import Tensor
 from chita.curvature.source import LocalModel
 from chita.errors import ChitaError
 from chita.pruning.auto.candidates import Trial
-from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice
+from chita.pruning.auto.stage_choice import MASK, ContestLosses, Solvable, StageChoice
 from chita.pruning.held_out import Measurement
 from chita.pruning.rank_agreement import copy_from_first
 from chita.pruning.recovery.guarded_training import Recovered
@@ -56,9 +56,11 @@ class Stage:
         middle, trained = time.perf_counter(), setup.training_seconds
         self._compared = setup.search.compare_all(
             [setup.problem(local, w0, setup.supports.kept(each)) for each in sparsities],
-            setup.held_out.losses,
-            setup.recovery.worth(),
-            setup.recovery.worth(setup.recovery.steps(1)),
+            ContestLosses(
+                setup.held_out.losses,
+                setup.recovery.worth(),
+                setup.recovery.worth(setup.recovery.steps(1)),
+            ),
         )
         solves = time.perf_counter() - middle - (setup.training_seconds - trained)
         gradients = middle - start if setup.search.needs_gradients else 0.0

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from chita import ChitaError, Solution
 from chita.pruning.auto.candidates import AXES, Blocks, CandidateSpace
-from chita.pruning.auto.stage_choice import MASK, StageChoice
+from chita.pruning.auto.stage_choice import MASK, ContestLosses, StageChoice
 from chita.pruning.auto.tournament import MOST_DEFEATS, SOLVED, Tournament
 from chita.pruning.held_out import PartLosses
 from chita.pruning.stage_problem import Formulation
@@ -83,9 +83,11 @@ class World:
         return losses(*self.later.get(name, self.worth[name]))
 
     def compare_all(self, tournament: Tournament) -> list[Any]:
-        return tournament.compare_all(
-            [self], self.right_after, self.after_training, self.after_a_stage
-        )
+        return tournament.compare_all([self], self.contest_losses)
+
+    @property
+    def contest_losses(self) -> ContestLosses:
+        return ContestLosses(self.right_after, self.after_training, self.after_a_stage)
 
     def stage(self, tournament: Tournament) -> StageChoice:
         return tournament.choose(self, self.right_after, self.after_training)
@@ -132,9 +134,7 @@ def test_the_mask_of_an_excluded_solve_takes_its_place() -> None:
     """Also where the solve has beaten it twice after a few steps."""
     world, tournament = World(plain=4.0, fisher=2.0, lamp=3.0, solve=1.0), Tournament(SPACE, BASE)
     world.later = {SOLVE: (2.0,)}
-    tournament.compare_all(
-        MOST_DEFEATS * [world], world.right_after, world.after_training, world.after_a_stage
-    )
+    tournament.compare_all(MOST_DEFEATS * [world], world.contest_losses)
     assert tournament.needs_gradients
     assert name_of(world.stage(tournament)) == "fisher"
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch, Solve
-from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice, check_finite
+from chita.pruning.auto.stage_choice import MASK, ContestLosses, Solvable, StageChoice, check_finite
 from chita.pruning.held_out import LossesOf, PartLosses
 from chita.pruning.stage_problem import Formulation
 from chita.solver.solve import Solution
@@ -139,13 +139,7 @@ class CandidateSearch:
         """No candidate is trained."""
         return 0
 
-    def compare_all(
-        self,
-        problems: Sequence[Solvable],
-        losses_of: LossesOf,
-        worth: LossesOf,
-        full_worth: LossesOf,
-    ) -> list[Trial]:
+    def compare_all(self, problems: Sequence[Solvable], losses: ContestLosses) -> list[Trial]:
         """Compare no candidates: none is trained."""
         return []
 

@@ -80,19 +80,28 @@ def check_finite(best: Choice) -> None:
         )
 
 
+@dataclass(frozen=True)
+class ContestLosses:
+    """The losses by which candidates are compared before the first stage.
+
+    Attributes:
+        right_after: computes the losses on held-out samples, which choose lambda.
+        after_few: computes the losses after a few steps of training.
+        after_stage: computes the losses after as many steps as a stage has.
+    """
+
+    right_after: LossesOf
+    after_few: LossesOf
+    after_stage: LossesOf
+
+
 class StageSearch(Protocol):
     """Chooses the solution of each stage of a run."""
 
     def choose(self, problem: Solvable, losses_of: LossesOf, other_losses: LossesOf) -> StageChoice:
         """Choose by held-out losses, of which there are two kinds."""
 
-    def compare_all(
-        self,
-        problems: Sequence[Solvable],
-        losses_of: LossesOf,
-        worth: LossesOf,
-        full_worth: LossesOf,
-    ) -> list[Trial]:
+    def compare_all(self, problems: Sequence[Solvable], losses: ContestLosses) -> list[Trial]:
         """Compare candidates after some training, before the first stage; may compare none."""
 
     def only(self, problem: Solvable) -> StageChoice:

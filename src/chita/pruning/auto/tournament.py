@@ -22,7 +22,7 @@ from typing import Any
 
 from chita.pruning.auto.candidates import Candidate, CandidateSpace, Trial
 from chita.pruning.auto.ridge import Choice, RidgeSearch
-from chita.pruning.auto.stage_choice import MASK, Solvable, StageChoice, check_finite
+from chita.pruning.auto.stage_choice import MASK, ContestLosses, Solvable, StageChoice, check_finite
 from chita.pruning.held_out import LossesOf
 from chita.pruning.stage_problem import NEEDS_GRADIENTS, Formulation
 from chita.solver.solve import Solution
@@ -87,36 +87,27 @@ class Tournament:
         """Whether an entrant that is not excluded depends on A."""
         return any(self._entrants[n].needs_gradients(self._base) for n in self._left())
 
-    def compare_all(
-        self,
-        problems: Sequence[Solvable],
-        losses_of: LossesOf,
-        worth: LossesOf,
-        full_worth: LossesOf,
-    ) -> list[Trial]:
+    def compare_all(self, problems: Sequence[Solvable], losses: ContestLosses) -> list[Trial]:
         """Compare the entrants before the first stage.
 
         Args:
             problems: problems of a stage, at several sparsities.
-            losses_of: computes the losses on held-out samples, which choose lambda.
-            worth: computes the losses after a few steps of training.
-            full_worth: computes the losses after as many steps as a stage has.
+            losses: the losses by which they are compared.
 
         Returns:
             A trial for each entrant that was trained.
         """
-        trials = [t for each in problems for t in self._compare(each, losses_of, worth)]
-        return trials + self._confirm_solves(problems[0], losses_of, full_worth)
+        trials = [trial for problem in problems for trial in self._compare(problem, losses)]
+        return trials + self._confirm_solves(problems[0], losses)
 
-    def _compare(self, problem: Solvable, losses_of: LossesOf, worth: LossesOf) -> list[Trial]:
+    def _compare(self, problem: Solvable, losses: ContestLosses) -> list[Trial]:
         """Compare the masks, and a solve in the metric of the best one."""
         choices: dict[int, Choice] = {}
+        given = losses.right_after, losses.after_few
 
         def best_of(numbers: Iterable[int]) -> int:
             left = self._left()
-            choices.update(
-                {n: self._tried(n, problem, losses_of, worth) for n in numbers if n in left}
-            )
+            choices.update({n: self._tried(n, problem, *given) for n in numbers if n in left})
             return min(choices, key=lambda number: choices[number].rank)
 
         best = best_of(range(self._masks))
@@ -124,14 +115,13 @@ class Tournament:
         self._count(best, choices)
         return [self._trial(number, choice) for number, choice in choices.items()]
 
-    def _confirm_solves(
-        self, problem: Solvable, losses_of: LossesOf, full_worth: LossesOf
-    ) -> list[Trial]:
+    def _confirm_solves(self, problem: Solvable, losses: ContestLosses) -> list[Trial]:
         """Exclude all solves unless the one of the best metric is surely better than its mask."""
         mask = self._best % self._masks
         solve = mask + self._masks
         pair = (mask, solve) if solve in self._left() else ()
-        choices = {n: self._tried(n, problem, losses_of, full_worth) for n in pair}
+        given = losses.right_after, losses.after_stage
+        choices = {number: self._tried(number, problem, *given) for number in pair}
         if not (choices and choices[solve].surely_beats(choices[mask])):
             solves = range(self._masks, len(self._entrants))
             self._defeats = [*self._defeats[: self._masks], *(MOST_DEFEATS for _ in solves)]

@@ -10,7 +10,8 @@ from torch import nn
 
 from chita.errors import ChitaError
 from chita.model.forward import device_of, evaluating, features_of, logits_of
-from chita.model.losses import Loss, part_losses
+from chita.model.losses import Loss
+from chita.model.part_losses import part_losses
 from chita.model.samples.batch import Batch, tensors_of
 from chita.model.samples.ignored_labels import ignored_hint
 from chita.model.samples.stream import SampleStream

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from chita.pruning.budget import STEPS_IN_STAGE
+
 HALF_DECADES = range(-8, -2)  # rate = 10^(i/2), 1e-4 to 0.03
 MIDDLE = -4  # rate = 0.01
 SLOWEST = 10 ** (HALF_DECADES[0] / 2)
@@ -20,6 +22,8 @@ RATES = 4  # that are tested, usually
 TIME_SHARE = 1 / 48  # of the time of a budget, for each rate
 STEPS_SHARE = 1 / 6  # of the training steps, for each rate
 ALMOST = 0.9  # the share of the best gain that a larger rate must have
+LEAST_SHARE = 1e-3  # of kept weights, that the rate of a stage depends on
+MOST_FASTER = 2.0  # the largest factor of the rate of a sparser network; docs/notes.md
 
 LossAt = Callable[[float], float]  # rate -> the held-out loss after the steps of the test
 
@@ -64,3 +68,20 @@ def find_rate(loss_at: LossAt, before: float) -> float | None:
     while gain > 0 and before - loss(best + 1) >= ALMOST * gain:
         best += 1
     return 10 ** (best / 2)
+
+
+def rate_factor(share: float, tested: float, steps: int) -> float:
+    """Return by how much the rate is higher for a network that is sparser than the tested one.
+
+    Adam moves all k weights of an output channel by the same step times their size s, and mostly
+    with one sign for each input. The output, of the order of s sqrt(k), changes by up to s k times
+    the step. The same relative change needs a step proportional to 1 / sqrt(k). Short trainings
+    favour small rates, and keep the one of the range test.
+
+    Args:
+        share: the share of the weights that are kept.
+        tested: the share that the range test kept.
+        steps: the steps of the training.
+    """
+    wanted, allowed = tested / max(share, LEAST_SHARE), steps / STEPS_IN_STAGE
+    return math.sqrt(max(min(wanted, allowed, MOST_FASTER**2), 1.0))

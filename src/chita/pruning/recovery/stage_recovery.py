@@ -15,7 +15,7 @@ from chita.model.losses import Loss
 from chita.model.named_losses import DISTILL_MSE
 from chita.model.samples.batch import first_samples
 from chita.model.weights import Weights
-from chita.pruning.budget import STEPS_IN_STAGE, Costs, RecoveryPlan, parse_budget
+from chita.pruning.budget import Costs, RecoveryPlan, parse_budget
 from chita.pruning.calibration import Calibration
 from chita.pruning.config import PruneConfig
 from chita.pruning.held_out import HeldOut, LossesOf, PartLosses
@@ -25,7 +25,7 @@ from chita.pruning.recovery.objective import tasks_for, treats_as_features
 from chita.pruning.recovery.pace import Clock, RunPace
 from chita.pruning.recovery.planning import RecoveryPlanner
 from chita.pruning.recovery.pool import trained_at_once
-from chita.pruning.recovery.range_test import SLOWEST
+from chita.pruning.recovery.range_test import SLOWEST, rate_factor
 from chita.pruning.recovery.snapshot import Snapshot
 from chita.pruning.recovery.training import Progress, RecoveryTraining
 from chita.solver.ranks import Ranks
@@ -34,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 SLOWER = 3.0  # divides the rate after a training that did not help
 FASTER = 1.5  # multiplies it after one that did, up to the rate of the plan
-LEAST = 1e-3  # the least kept share that the rate depends on
-MOST_FASTER = 2.0  # the largest factor of the rate of a sparser network; docs/notes.md
 AGAIN = 0.3  # the share of its steps with which the last training is repeated
 
 
@@ -250,16 +248,8 @@ class StageRecovery:
         return replace(found, steps=2 * steps)
 
     def _rate_for(self, kept: Tensor, steps: int) -> float:
-        """Return the rate for a support, (p,) bool: higher if it is sparser than the tested one.
-
-        Adam moves all k weights of an output channel by the same step times their size s, and
-        mostly with one sign for each input. The output, of the order of s sqrt(k), changes by up to
-        s k times the step. The same relative change needs a step proportional to 1 / sqrt(k). Short
-        trainings favour small rates, and keep the one of the range test.
-        """
-        share = max(float(kept.float().mean()), LEAST)
-        wanted, allowed = self.planned.density / share, steps / STEPS_IN_STAGE
-        return self.rate * math.sqrt(max(min(wanted, allowed, MOST_FASTER**2), 1.0))
+        """Return the rate for a support, (p,) bool: higher if it is sparser than the tested one."""
+        return self.rate * rate_factor(float(kept.float().mean()), self.planned.density, steps)
 
     def keep_pace(self, stage: int, began: float) -> None:
         """Shorten the remaining stages if the run would otherwise exceed the time of its budget.
