@@ -154,7 +154,7 @@ def saved_tensors(model: nn.Module) -> Iterator[dict[int, int]]:
     def note(tensor: Tensor) -> Tensor:
         if tensor.untyped_storage().data_ptr() not in own:
             saved[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
-        return tensor
+        return tensor.detach()  # an output that refers to its own graph would never be freed
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
         yield saved

@@ -42,6 +42,7 @@ from chita.model.samples.arrays import InputSpec
 from chita.model.samples.batch import Batch, map_tensors, parse_inputs, tensors_of
 from chita.model.samples.given_data import are_inputs_alone
 from chita.model.samples.stream import SampleStream
+from chita.model.token_models import without_cache
 
 logger = logging.getLogger(__name__)
 
@@ -218,7 +219,8 @@ class DenseNetwork:
         """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
         batch = batch.to(self._device)
         inputs = _inputs(batch)
-        outputs = Batch((inputs, ()), batch.size).outputs(self._model)
+        with without_cache(self._model):
+            outputs = Batch((inputs, ()), batch.size).outputs(self._model)
         answer = answer_of(outputs)
         # Under autocast, answers are rounded, but sums over them are not.
         answer = answer.to(torch.promote_types(answer.dtype, self._dtype))

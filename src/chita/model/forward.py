@@ -13,7 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
 from chita.errors import ChitaError
-from chita.model.token_models import DECODER, MASK, has_decoder
+from chita.model.token_models import DECODER, MASK, has_decoder, without_cache
 from chita.model.weights import Weights
 
 LOGITS = ("logits", "out")  # names in Hugging Face's models and torchvision's segmentation models
@@ -67,8 +67,11 @@ def buffers_restored(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into eval mode, in which batch norm does not mix samples, until the end."""
-    with modes_restored(model):
+    """Put the model into eval mode, in which batch norm does not mix samples, until the end.
+
+    A language model stores no keys and values of its attention.
+    """
+    with modes_restored(model), without_cache(model):
         model.eval()
         yield
 

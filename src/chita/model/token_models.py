@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -50,6 +54,24 @@ def positions_at_once(model: nn.Module) -> int | None:
     if place.type == "cuda":
         room = max(room, torch.cuda.mem_get_info(place)[1] // GPU_PART)
     return max(1, room // scores)
+
+
+@contextmanager
+def without_cache(model: nn.Module) -> Iterator[None]:
+    """Let no part of a model store the keys and values of its attention, until the end.
+
+    Only the generation of text uses them. They take memory, and make the capture of a CUDA graph
+    fail.
+    """
+    found: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    configs = [config for config in found if getattr(config, "use_cache", None) is True]
+    try:
+        for config in configs:
+            config.use_cache = False
+        yield
+    finally:
+        for config in configs:
+            config.use_cache = True
 
 
 def _rows(model: nn.Module, getter: str) -> int | None:

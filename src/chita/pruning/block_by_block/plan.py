@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from chita.errors import ChitaError
+from chita.model.forward import FORWARD_ONLY_FACTOR
 from chita.model.layers import Axes
 from chita.model.samples.batch import Batch, bytes_of
 from chita.model.sections import Group, Sections
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 SQUARES = 4  # matrices of the size of a moment: the sum, a product, and two of a solve
 VECTORS = 10  # float64 vectors over the weights of a layer in a solve
 COPIES = 4  # of the columns of A of a layer in its solve
+PASS_FACTOR = 64  # bytes of a forward pass of a block, relative to the block's output
+PASS_SHARE = 0.1  # of the free memory of a GPU, for a forward pass of a block
 FILLED = 0.6  # the largest fraction of the free memory for the samples, without a given budget
 
 
@@ -90,6 +93,23 @@ def store_samples(
         raise ChitaError(_too_little(budget, work + data, resident_bytes(device)))
     logger.info("the outputs of a block (%s) are %s", format_bytes(states), where)
     return stored
+
+
+def samples_at_once(given: int, sections: Sections, device: torch.device) -> int:
+    """Return how many samples run through a section at once.
+
+    A pass of one block stores little. On a GPU, few large passes take less time than many small
+    ones, for which the model computes its masks and skips the other blocks each time.
+
+    Args:
+        given: the samples in the user's batches.
+        sections: the sections of the network.
+        device: the device of the model.
+    """
+    if device.type != "cuda" or not sections.output_bytes:
+        return given
+    fitting = int(PASS_SHARE * (free_bytes(device) or 0)) // (PASS_FACTOR * sections.output_bytes)
+    return max(given, min(fitting, FORWARD_ONLY_FACTOR * given))
 
 
 def _too_little(budget: int, needed: int, used: int) -> str:

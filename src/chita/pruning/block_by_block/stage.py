@@ -19,7 +19,7 @@ from chita.model.sections import Sections, find_sections
 from chita.model.weights import weight_axes
 from chita.pruning.auto.stage_choice import StageChoice
 from chita.pruning.block_by_block.layer_solver import LayerSolver
-from chita.pruning.block_by_block.plan import store_samples
+from chita.pruning.block_by_block.plan import samples_at_once, store_samples
 from chita.pruning.block_by_block.sweep import Sweep, SweepStatistics, Swept
 from chita.pruning.block_by_block.swept_problem import SweptProblem
 from chita.pruning.rank_agreement import copy_from_first
@@ -130,14 +130,16 @@ class BlockStage(Stage):
         began, most = time.perf_counter(), setup.final_curvature or source
         sweeps = 1 if source is setup.final_curvature else self._sweeps
         assert setup.sample is not None
+        stream, device = source.sampled.stream, setup.weights.device
+        at_once = samples_at_once(stream.at_once(), self._sections, device)
         samples = store_samples(
-            source.sampled.stream.pieces(source.sampled.samples, source.sampled.stream.at_once()),
+            stream.pieces(source.sampled.samples, at_once),
             self._sections,
             self._axes,
             samples=most.sampled.samples,
             sample=setup.sample,
             budget=setup.config.memory_bytes,
-            device=setup.weights.device,
+            device=device,
             rows=0 if gradients is None else gradients.matrix.n,
         )
 

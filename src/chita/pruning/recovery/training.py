@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from chita.model.forward import device_of, modes_restored
+from chita.model.forward import device_of, evaluating
 from chita.model.layers import batch_norm_layers
 from chita.model.samples.batch import Batch, tensors_of
 from chita.model.seeds import drawing, generator_of, seed_of
@@ -155,11 +155,10 @@ class RecoveryTraining:
         """Let gradients reach all parameters; restore the model's modes and flags at the end."""
         flags = [(parameter, parameter.requires_grad) for parameter in self.parameters]
         with (
-            modes_restored(self._model),
+            evaluating(self._model),
             torch.inference_mode(False),
             torch.enable_grad(),
         ):
-            self._model.eval()
             try:
                 for parameter in self.parameters:
                     parameter.requires_grad_(True)

@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from chita.solver.layer_wise.damped_inverse import DampedInverse
 from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 
@@ -39,10 +40,12 @@ class ScaledCurvature:
 
     def inverse(self, rho: float) -> Inverse:
         """Return the product with (H + rho I)^-1."""
-        damped = self.hessian.clone()
-        damped.diagonal(dim1=1, dim2=2).add_(rho)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
+        inverse = self._inverses.at(rho)
         return lambda right: right @ inverse
+
+    @cached_property
+    def _inverses(self) -> DampedInverse:
+        return DampedInverse(self.hessian)
 
 
 @dataclass(frozen=True)
