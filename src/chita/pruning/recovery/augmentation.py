@@ -1,25 +1,19 @@
-"""New inputs for recovery, which the dense network answers: views of images, means of samples.
+"""New inputs for recovery, which the dense network answers: means of samples, mirrored images.
 
 The dense network answers any input. Training on new ones keeps it from fitting the answers of few
 samples. An input is the mean of two samples (mixup; Zhang et al. 2018, Beyer et al. 2022). Colour
-images, of shape (B, 3, H, W), are mirrored at random before, and large ones are cropped.
+images, of shape (B, 3, H, W), are also mirrored at random.
 """
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from chita.model.fast_arithmetic import fast_format
 from chita.model.samples.batch import Batch, join
 from chita.model.samples.transfer import sent
 
 COLOURS = 3
-LARGE = int(os.environ.get("LARGE", 64))  # pixels of the shorter side of an image that is cropped
-LEAST_AREA = float(os.environ.get("AREA", 0.25))  # of a crop, relative to the image
 
 
 def can_mix(batch: Batch) -> bool:
@@ -40,8 +34,8 @@ def new_inputs(batches: list[Batch], generator: torch.Generator) -> Batch:
     share = torch.rand(len(batches), batches[0].size, generator=generator)
     mixed = tuple(_means(x, sent(share.to(x.dtype), x.device)) for x in inputs)
     if all(_are_colour_images(x) for x in mixed):
-        views = _random_views(joined.size, generator)
-        mixed = tuple(_viewed(x, views) for x in mixed)
+        turned = torch.rand(joined.size, generator=generator) < 0.5
+        mixed = tuple(_mirrored(x, sent(turned, x.device)) for x in mixed)
     return Batch((mixed, ()), joined.size)
 
 
@@ -61,25 +55,6 @@ def _are_colour_images(x: Tensor) -> bool:
     return x.ndim == 4 and x.shape[1] == COLOURS
 
 
-def _random_views(count: int, generator: torch.Generator) -> Tensor:
-    """Return maps from the coordinates of views, from -1 to 1, to those of images, (count, 2, 3).
-
-    A view is a crop of at least LEAST_AREA of the image, half of them mirrored.
-    """
-    drawn = torch.rand(count, 4, generator=generator)
-    side = (LEAST_AREA + (1 - LEAST_AREA) * drawn[:, 0]).sqrt()
-    places = (2 * drawn[:, 1:3] - 1) * (1 - side[:, None])
-    sign = torch.where(drawn[:, 3] < 0.5, -1.0, 1.0)
-    zero = torch.zeros_like(side)
-    rows = (side * sign, zero, places[:, 0], zero, side, places[:, 1])
-    return torch.stack(rows, 1).view(count, 2, 3)
-
-
-def _viewed(x: Tensor, views: Tensor) -> Tensor:
-    """Return the views of images; small images are mirrored only, since their crops are blurred."""
-    views = sent(views.to(x.dtype), x.device)
-    if min(x.shape[-2:]) < LARGE:
-        return torch.where(views[:, :1, :1, None] < 0, x.flip(-1), x)
-    grid = functional.affine_grid(views, list(x.shape), align_corners=False)
-    found = functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
-    return fast_format(found)
+def _mirrored(x: Tensor, turned: Tensor) -> Tensor:
+    """Return the images, those of `turned`, (B,) bool, with left and right exchanged."""
+    return torch.where(turned.view(-1, 1, 1, 1), x.flip(-1), x)
