@@ -2,12 +2,13 @@
 
 from chita.curvature.both import InputsAndGradients
 from chita.curvature.fisher import Fisher, Gradients, gradient_matrix
-from chita.curvature.layer_inputs import BlockInputs, LayerInputs
+from chita.curvature.layer_inputs import BlockInputs, DenseOutputs, LayerInputs
 from chita.curvature.source import CurvatureSource, LocalModel, NoCurvature, SampledModel
 
 __all__ = [
     "BlockInputs",
     "CurvatureSource",
+    "DenseOutputs",
     "Fisher",
     "Gradients",
     "InputsAndGradients",

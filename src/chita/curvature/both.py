@@ -40,6 +40,7 @@ class InputsAndGradients(Fisher):
     """
 
     by_block = True
+    dense_outputs = True
 
     @classmethod
     def matrix_rows(cls, rows: int, p: int) -> int:

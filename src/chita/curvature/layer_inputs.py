@@ -4,31 +4,29 @@ A Linear layer multiplies its weights by its inputs, a convolution by the window
 Only the i x i sums of x x^T are stored; they grow as the layers are called. Tokens that the
 attention mask of a batch excludes do not count.
 
-`chita.prune` measures a network section by section: `group_moments` returns the moments of one
-group of layers, whose inputs come from sections that are pruned already.
+`chita.prune` measures a network section by section instead, behind sections that are pruned already
+(`block_moments.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chita.curvature.source import CurvatureSource, LocalModel, no_rows
 from chita.errors import ChitaError
-from chita.model.forward import attention_mask, device_of, evaluating
+from chita.model.forward import attention_mask, evaluating
 from chita.model.hooks import Args, Keywords, Owner, first_input, owners, watching
 from chita.model.layers import kind_of
 from chita.model.losses import Loss, batch_loss
-from chita.model.replay import Replay, StopPassError
+from chita.model.replay import StopPassError
 from chita.model.samples.batch import Batch
 from chita.model.samples.stream import SampleStream
-from chita.model.sections import Group
 from chita.model.token_models import has_decoder
 from chita.model.weights import Weight, Weights, weight_axes
 from chita.solver.precision import own_precision
@@ -78,6 +76,15 @@ class BlockInputs(LayerInputs):
     by_block = True
 
 
+class DenseOutputs(BlockInputs):
+    """The same, and their products with the inputs in the dense network.
+
+    With them a layer keeps the outputs of the dense network, and not only those of its own inputs.
+    """
+
+    dense_outputs = True
+
+
 @torch.no_grad()
 def input_moments(
     model: nn.Module,
@@ -103,50 +110,21 @@ def input_moments(
             never called, or the loss is not finite.
     """
     names = {o.module: o.owned["weight"].name for o in measurable_layers(model, weights)}
-    by_name = {weight.name: _Sum() for weight in weights}
+    by_name = {weight.name: InputSum() for weight in weights}
     sums = {module: by_name[name] for module, name in names.items()}
     total = 0.0
+
+    def add(layer: nn.Module, x: Tensor) -> None:
+        sums[layer].add(x)
+
     with evaluating(model):
         for batch in stream.take(samples, min(CHUNK, stream.at_once())):
-            with _summed(sums, counted_tokens(model, batch)):
+            with each_input(sums, counted_tokens(model, batch), add):
                 total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
     if not math.isfinite(total):
         raise ChitaError("the loss is not finite: the model and the data must give finite losses")
     moments = tuple(by_name[weight.name].mean(weight) for weight in weights)
     return InputMoments(moments, total / samples)
-
-
-@torch.no_grad()
-def group_moments(
-    replay: Replay, section: int, group: Group, pieces: Iterable[tuple[Batch, Any]]
-) -> dict[str, Tensor]:
-    """Compute the second moments of the inputs of a group of layers of one section.
-
-    A forward pass ends as soon as the layers of the group are called.
-
-    Args:
-        replay: the sections of the model, which is in eval mode.
-        section: the number of the section.
-        group: the layers.
-        pieces: the samples, each with the output of the section before, as for `Replay.run`.
-
-    Returns:
-        The mean of x x^T for each weight by name, (groups, i, i) in float64; layers with the same
-        input share it.
-    """
-    by_input = [(shared, _Sum()) for shared in group]
-    sums = {module: total for shared, total in by_input for module in shared.modules}
-    calls = sum(shared.calls for shared in group) if all(s.calls for s in group) else None
-    for batch, before in pieces:
-        counted = counted_tokens(replay.model, batch)
-        with _summed(sums, counted, calls):
-            replay.run(section, batch.to(device_of(replay.model)), before)
-    return {
-        weight.name: moment
-        for shared, total in by_input
-        for moment in (total.mean(shared.weights[0]),)
-        for weight in shared.weights
-    }
 
 
 def counted_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
@@ -158,22 +136,27 @@ def counted_tokens(model: nn.Module, batch: Batch) -> Tensor | None:
     return None if mask is None else mask != 0
 
 
-class _Sum:
-    """The sum of x x^T over the inputs so far."""
+class InputSum:
+    """The sum of x d^T over the inputs so far, or of x x^T.
+
+    Attributes:
+        count: the number of inputs.
+    """
 
     def __init__(self) -> None:
         self._total: Tensor | None = None
-        self._count = 0
+        self.count = 0
 
-    def add(self, x: Tensor) -> None:
-        """Add N inputs, (groups, i, N)."""
+    def add(self, x: Tensor, d: Tensor | None = None) -> None:
+        """Add N inputs, (groups, i, N) each; without d, the sum is that of x x^T."""
         with own_precision():  # the forward pass may run in bfloat16
-            product = (x @ x.mT).double()
+            product = (x @ (x if d is None else d).mT).double()
         self._total = product if self._total is None else self._total.add_(product)
-        self._count += x.shape[-1]
+        self.count += x.shape[-1]
 
     def mean(self, weight: Weight) -> Tensor:
-        if self._total is not None and not self._count:
+        """Return the mean for the layer of this weight."""
+        if self._total is not None and not self.count:
             raise ChitaError(
                 f"the inputs of {weight.name!r} are padding alone: attention_mask must be 1 at "
                 "some tokens of the calibration samples"
@@ -183,7 +166,7 @@ class _Sum:
                 f"the layer of {weight.name!r} is never called as a module, so that its inputs "
                 f"cannot be measured; leave it out with exclude={weight.name!r}"
             )
-        return self._total / self._count
+        return self._total / self.count
 
 
 def measurable_layers(model: nn.Module, weights: Weights) -> list[Owner]:
@@ -207,19 +190,23 @@ def measurable_layers(model: nn.Module, weights: Weights) -> list[Owner]:
     return found
 
 
-def _summed(
-    sums: Mapping[nn.Module, _Sum], counted: Tensor | None, calls: int | None = None
+def each_input(
+    modules: Collection[nn.Module],
+    counted: Tensor | None,
+    use: Callable[[nn.Module, Tensor], None],
+    calls: int | None = None,
 ) -> AbstractContextManager[None]:
-    """Within the context, add the inputs of the layers to their sums.
+    """Within the context, pass the inputs of layers, (groups, i, N), to a function.
 
     Args:
-        sums: the sum of each layer.
+        modules: the layers.
         counted: which tokens count, (B, L) bool; None if all do.
+        use: called with a layer and the inputs of a call; several times for some layers.
         calls: after so many calls the forward pass is stopped; None for no limit.
     """
     done = 0
 
-    def add(layer: nn.Module, args: Args, keywords: Keywords, output: Tensor) -> None:
+    def note(layer: nn.Module, args: Args, keywords: Keywords, output: Tensor) -> None:
         nonlocal done
         x = first_input(args, keywords)
         x = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -228,9 +215,9 @@ def _summed(
         columns = kind_of(layer).columns
         assert columns is not None
         for part in columns(layer, x, output):
-            sums[layer].add(part)
+            use(layer, part)
         done += 1
         if done == calls:
             raise StopPassError
 
-    return watching(sums, add)
+    return watching(modules, note)

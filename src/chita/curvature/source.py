@@ -99,12 +99,15 @@ class CurvatureSource(ABC):
             metrics and the search for dead columns are defined, and A needs memory.
         by_block: whether `chita.prune` measures the inputs of one block of the network after the
             other, each behind blocks that are pruned already. It calls `at` for gradients only.
+        dense_outputs: whether it also measures how these inputs differ from those in the dense
+            network, so that layers can undo the change.
     """
 
     sampled: SampledModel
     reads_samples: ClassVar[bool] = True
     uses_gradients: ClassVar[bool] = False
     by_block: ClassVar[bool] = False
+    dense_outputs: ClassVar[bool] = False
 
     @classmethod
     def matrix_rows(cls, rows: int, p: int) -> int:

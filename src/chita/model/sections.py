@@ -69,6 +69,11 @@ class Sections:
         """The last section with prunable layers."""
         return max(number for number, groups in enumerate(self.groups) if groups)
 
+    def weights(self, section: int) -> list[Weight]:
+        """Return the prunable weights of a section."""
+        groups = self.groups[section]
+        return [weight for group in groups for shared in group for weight in shared.weights]
+
 
 @torch.no_grad()
 def find_sections(model: nn.Module, layers: Sequence[Owner], sample: Batch) -> Sections:

@@ -14,6 +14,7 @@ import chita
 from chita import ChitaError, PruneResult
 from chita.pruning.block_by_block import plan
 from chita.pruning.block_by_block.layer_solver import LayerSolver, UnsolvedError
+from chita.solver.layer_wise.dense_outputs import SHARE
 from tests.pruning.block_by_block.networks import LAYERS, build, groups_of, inputs_of
 from tests.support.messages import naming
 from tests.support.pruning import numbers, seeded, snapshot
@@ -81,6 +82,32 @@ def test_layers_see_what_is_pruned_before_them(kind: str) -> None:
             scratch.get_submodule(name).get_parameter("weight").data.copy_(found)
 
 
+@pytest.mark.parametrize("kind", list(LAYERS))
+def test_layers_keep_the_outputs_of_the_dense_network(kind: str) -> None:
+    """For each group: its inputs with all earlier groups pruned, and in the dense network."""
+    model, inputs = build(kind), inputs_of(kind)
+    dense, scratch = copy.deepcopy(model), copy.deepcopy(model)
+    result = prune(model, [inputs], method="chita-layer")
+    for group in groups_of(kind):
+        for name in group:
+            layer, x, d = (
+                scratch.get_submodule(name),
+                inputs_to(scratch, name, inputs),
+                inputs_to(dense, name, inputs),
+            )
+            w = as_matrix(layer, layer.get_parameter("weight").detach())
+            mask = as_matrix(layer, result.masks[f"{name}.weight"])
+            moment, unit = x.T @ x / len(x), torch.eye(x.shape[1]).double()
+            damped = moment + RIDGE * moment.diagonal().mean() * unit
+            target = w + SHARE * w @ (d.T @ x / len(x) - moment) @ torch.linalg.inv(damped)
+            found = model.get_submodule(name).get_parameter("weight").detach()
+            gradient = (as_matrix(layer, found) - target) @ damped  # zero on the support
+            assert gradient[mask].abs().max() < 1e-9 * gradient.abs().max()
+        for name in group:
+            found = model.get_submodule(name).get_parameter("weight").detach()
+            scratch.get_submodule(name).get_parameter("weight").data.copy_(found)
+
+
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_2_of_4_along_the_inputs(kind: str) -> None:
     model = build(kind)
@@ -100,21 +127,24 @@ def places(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
     kind = plan.StageSamples
 
     class Recorded(kind):  # type: ignore[misc, valid-type]
-        def __init__(self, pieces: Any, batches: Any, states: Any) -> None:
+        def __init__(self, pieces: Any, batches: Any, states: Any, dense: Any = None) -> None:
             seen.append((type(batches).__name__, type(states).__name__))
-            super().__init__(pieces, batches, states)
+            super().__init__(pieces, batches, states, dense)
 
     monkeypatch.setattr(plan, "StageSamples", Recorded)
     monkeypatch.setattr(plan, "resident_bytes", lambda device: 0)
     return seen
 
 
+@pytest.mark.parametrize(("method", "networks"), [("block-obs", 1), ("chita-layer", 2)])
 def test_places_of_the_outputs_give_the_same_bits(
-    places: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    places: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch, method: str, networks: int
 ) -> None:
     weights, inputs = [], inputs_of("llama")
-    need = 24 * (3 * 7 * 8 + 7 * 16 * 8)  # the samples, and the outputs of a block
-    work = plan.LIBRARIES + 8 * (4 * 16 * 16 + 10 * 40 * 16)  # of lm_head, the largest layer
+    # The samples, and the outputs of a block of the pruned network, and of the dense one.
+    need = 24 * (3 * 7 * 8 + networks * 7 * 16 * 8)
+    # lm_head is the largest layer.
+    work = plan.LIBRARIES + 8 * ((3 + networks) * 16 * 16 + 10 * 40 * 16)
     for memory, disk in ((work + need, None), (work, need), (work + need - 1, need - 1)):
         if disk is not None:
             space = plan.probe_disk()
@@ -122,7 +152,7 @@ def test_places_of_the_outputs_give_the_same_bits(
                 plan, "probe_disk", lambda disk=disk, space=space: type(space)(disk, 1.0, 1.0)
             )
         model = build("llama")
-        prune(model, [inputs], memory=memory, batch=1)
+        prune(model, [inputs], method=method, memory=memory, batch=1)
         weights.append(snapshot(model))
     assert places == [("InMemory", "InMemory"), ("OnDisk", "OnDisk"), ("InMemory", "NoneType")]
     for other in weights[1:]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from chita.curvature.block_moments import Moments
 from chita.curvature.both import with_inputs
 from chita.curvature.source import LocalModel, no_rows
 from chita.errors import ChitaError
@@ -18,6 +19,7 @@ from chita.pruning.stage_problem import Formulation, Shape, StageProblem
 from chita.pruning.supports import Supports
 from chita.solver.algorithm import Layout
 from chita.solver.division import Division
+from chita.solver.layer_wise.dense_outputs import nearer_to_dense
 from chita.solver.matrix.in_memory import HeldMatrix
 from chita.solver.ranks import ALONE
 from chita.solver.solve import Solution
@@ -52,13 +54,13 @@ class LayerSolver:
 
     @torch.no_grad()
     def prune(
-        self, weight: Weight, moment: Tensor, k: int, formulation: Formulation, ridge: float
+        self, weight: Weight, moments: Moments, k: int, formulation: Formulation, ridge: float
     ) -> tuple[Solution, Tensor]:
         """Solve a layer, and give it the new weights.
 
         Args:
             weight: the weight of the layer.
-            moment: the mean of x x^T over its inputs, (groups, i, i).
+            moments: the moments of its inputs.
             k: the weights to keep.
             formulation: how the problem is solved.
             ridge: lambda.
@@ -72,7 +74,11 @@ class LayerSolver:
         """
         axes, parameter = self._axes[weight.name], weight.parameter
         w0 = _outputs_first(parameter.detach().flatten(), axes)
-        local = self._local_model(weight, moment, w0, formulation.layer_share)
+        local = self._local_model(weight, moments.inputs, w0, formulation.layer_share)
+        if moments.products is not None and formulation.layer_share:
+            nearer = nearer_to_dense(w0, moments.inputs, moments.products, ridge)
+            local, formulation = _moved(local, formulation, nearer - w0)
+            w0 = nearer
         solution = self._problem(w0, local, k, axes).solve(formulation, ridge)
         if (kept := len(solution.support)) != k:
             raise ChitaError(
@@ -112,6 +118,17 @@ class LayerSolver:
             division=Division(ALONE, Layout((len(w0),))),
             algorithm=self._method.algorithm,
         )
+
+
+def _moved(
+    local: LocalModel, formulation: Formulation, change: Tensor
+) -> tuple[LocalModel, Formulation]:
+    """Return the same model of the loss around other weights: A (w - w0) + c does not change."""
+    if local.matrix.n == 0:
+        return local, formulation
+    before = local.alpha if formulation.first_order else 0.0
+    moved = replace(local, alpha=local.matrix.forward(change) + before)
+    return moved, replace(formulation, first_order=True)
 
 
 def _outputs_first(stored: Tensor, axes: Axes) -> Tensor:

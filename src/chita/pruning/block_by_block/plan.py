@@ -32,17 +32,20 @@ PASS_SHARE = 0.1  # of the free memory of a GPU, for a forward pass of a block
 FILLED = 0.6  # the largest fraction of the free memory for the samples, without a given budget
 
 
-def group_bytes(group: Group, axes: Mapping[str, Axes], rows: int = 0) -> int:
+def group_bytes(
+    group: Group, axes: Mapping[str, Axes], *, dense: bool = False, rows: int = 0
+) -> int:
     """Return the bytes that the moments of a group and the solves of its layers need.
 
     Args:
         group: the layers.
         axes: the axes of each prunable weight, by name.
+        dense: whether products with the inputs in the dense network are measured, too.
         rows: n, the rows of A; 0 without gradients.
     """
     sizes = [_moment_entries(axes[shared.weights[0].name]) for shared in group]
     layers = [weight.stop - weight.start for shared in group for weight in shared.weights]
-    entries = sum(sizes) + (SQUARES - 1) * max(sizes) + VECTORS * max(layers)
+    entries = (1 + dense) * sum(sizes) + (SQUARES - 1) * max(sizes) + VECTORS * max(layers)
     return FACTOR_ENTRY * entries + COPIES * ENTRY * rows * max(layers)
 
 
@@ -60,6 +63,7 @@ def store_samples(
     sample: Batch,
     budget: int | None,
     device: torch.device,
+    dense: bool,
     rows: int = 0,
 ) -> StageSamples:
     """Read the samples of a stage, and store them where there is space.
@@ -72,21 +76,26 @@ def store_samples(
         sample: one of them.
         budget: the bytes that the process may use in total; None for most of the free memory.
         device: the device of the model.
+        dense: whether the outputs of blocks are also stored for the dense network.
         rows: n, the rows of A; 0 without gradients.
 
     Raises:
         ChitaError: the budget is too small.
     """
-    work = LIBRARIES + max(group_bytes(g, axes, rows) for groups in sections.groups for g in groups)
+    needed = (
+        group_bytes(g, axes, dense=dense, rows=rows) for groups in sections.groups for g in groups
+    )
+    work = LIBRARIES + max(needed)
     each = bytes_of(sample.content) // sample.size
-    data, states = samples * each, samples * sections.output_bytes
+    data, states = samples * each, (1 + dense) * samples * sections.output_bytes
     free = _free(budget, device)
     if free is None or work + data + states <= free:
-        return StageSamples(pieces, InMemory(), InMemory())
+        return StageSamples(pieces, InMemory(), InMemory(), InMemory() if dense else None)
     if budget is not None and work > free:
         raise ChitaError(_too_little(budget, work, resident_bytes(device)))
     if data + states <= probe_disk().free:
-        where, stored = "written to files", StageSamples(pieces, OnDisk(), OnDisk())
+        where = "written to files"
+        stored = StageSamples(pieces, OnDisk(), OnDisk(), OnDisk() if dense else None)
     elif budget is None or work + data <= free:
         where, stored = "computed again for each group", StageSamples(pieces, InMemory(), None)
     else:

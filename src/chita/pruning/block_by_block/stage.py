@@ -140,6 +140,7 @@ class BlockStage(Stage):
             sample=setup.sample,
             budget=setup.config.memory_bytes,
             device=device,
+            dense=source.dense_outputs,
             rows=0 if gradients is None else gradients.matrix.n,
         )
 
@@ -153,7 +154,15 @@ class BlockStage(Stage):
         names = [weight.name for weight in setup.weights]
         counts = dict(zip(names, setup.supports.layer_counts(k), strict=True))
         return Sweep(
-            self._sections, setup.weights, samples, solver, counts, report, number, measured
+            self._sections,
+            setup.weights,
+            samples,
+            solver,
+            counts,
+            report,
+            number,
+            measured,
+            dense=source.dense_outputs,
         )
 
     @property

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from chita.curvature.layer_inputs import group_moments
+from chita.curvature.block_moments import Moments, group_moments
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
 from chita.model.sections import Sections
 from chita.model.weights import Weight, Weights
+from chita.pruning.block_by_block.dense_weights import DenseWeights
 from chita.pruning.block_by_block.layer_solver import LayerSolver, UnsolvedError
 from chita.pruning.block_by_block.stage_samples import StageSamples
 from chita.pruning.stage_problem import Formulation
@@ -89,6 +90,7 @@ class Sweep:
         report: called as sweeps proceed.
         stage: the number of the stage, for messages.
         measured: counts the time of all forward passes.
+        dense: whether the dense network runs beside the pruned one.
     """
 
     def __init__(
@@ -101,11 +103,14 @@ class Sweep:
         report: Report,
         stage: int,
         measured: SweepStatistics,
+        *,
+        dense: bool,
     ) -> None:
         self._sections, self._weights, self._samples = sections, weights, samples
         self._solver, self._counts, self._report = solver, counts, report
         self._stage, self._measured, self._finished = stage, measured, 0
         self._by_name = {weight.name: weight for weight in weights}
+        self._runs_dense = dense
 
     @torch.no_grad()
     def run(self, formulation: Formulation, ridge: float) -> Swept:
@@ -123,24 +128,36 @@ class Sweep:
         swept = Swept(
             torch.zeros(self._weights.size, dtype=torch.bool, device=self._weights.device)
         )
+        dense = DenseWeights(keep=not self._samples.stored) if self._runs_dense else None
         self._samples.restart()
         with evaluating(replay.model):
             for number in range(sections.last + 1):
                 self._tell(number, swept)
+                if dense is not None:
+                    dense.begin(sections.weights(number))
+                used = None if dense is None else dense.used
                 for group in sections.groups[number]:
                     with self._measured.timing():
-                        moments = group_moments(replay, number, group, self._samples)
+                        moments = group_moments(replay, number, group, self._samples, used)
                     self._solve(number, moments, swept, formulation, ridge)
                 if number < sections.last:
-                    with self._measured.timing():
-                        self._samples.advance(replay, number)
+                    self._advance(number, dense)
         self._finished += 1
         return swept
+
+    def _advance(self, section: int, dense: DenseWeights | None) -> None:
+        """Compute the inputs of the next section."""
+        replay = self._sections.replay
+        with self._measured.timing():
+            if dense is not None:
+                with dense.used():
+                    self._samples.advance_dense(replay, section)
+            self._samples.advance(replay, section)
 
     def _solve(
         self,
         section: int,
-        moments: dict[str, Tensor],
+        moments: dict[str, Moments],
         swept: Swept,
         formulation: Formulation,
         ridge: float,
@@ -148,7 +165,7 @@ class Sweep:
         """Prune the layers of a group, whose moments are given by the names of their weights."""
         for name, moment in moments.items():
             weight, k = self._by_name[name], self._counts[name]
-            if not bool(moment.isfinite().all()):
+            if not bool(moment.inputs.isfinite().all()):
                 raise ChitaError(
                     f"{self._place(section)}: the inputs of {name!r} are not finite; the weights "
                     "of the model and the data must be finite"
