@@ -168,8 +168,9 @@ def test_the_step_of_admm_is_the_dense_one(groups: int) -> None:
     expected = layer.gradient(x / curvature.scale) / curvature.scale
     torch.testing.assert_close(curvature.descent(x), -expected)
     damped = h + 0.3 * torch.eye(len(h), dtype=h.dtype)
-    found = curvature.inverse(0.3)(x).flatten()
-    torch.testing.assert_close(found, torch.linalg.solve(damped, x.flatten()))
+    v, right = normal(8, *x.shape), 0.3 * x + curvature.descent(curvature.w0)
+    moved = v.flatten() + torch.linalg.solve(damped, right.flatten())
+    torch.testing.assert_close(curvature.step(0.3)(x, v).flatten(), moved)
 
 
 def test_exchanges_never_raise_the_objective() -> None:

@@ -37,21 +37,20 @@ def admm(layer: Layer) -> tuple[Tensor, Tensor]:
     """
     curvature = scaled_curvature(layer)
     w0 = curvature.w0
-    slope = curvature.descent(w0)  # zero without gradients
     nearby = NearbySupport(layer)
     kept = nearby.pick(w0)
-    z, u, rho = w0 * kept, torch.zeros_like(w0), FIRST
+    z, v, rho = w0 * kept, w0.clone(), FIRST  # v = W0 + U
     for _ in range(MOST):
-        before, inverse = kept, curvature.inverse(rho)
-        for step in range(EVERY):
-            moved = inverse((z - u).sub_(w0).mul_(rho).add_(slope)).add_(w0).add_(u)  # X + U
-            if step < EVERY - 1:
+        before, step = kept, curvature.step(rho)
+        for number in range(EVERY):
+            moved = step(z - v, v)  # X + U
+            if number < EVERY - 1:
                 z = nearby.shrink(moved)
             else:
                 kept = nearby.pick(moved)
                 z = moved * kept
-            u = moved - z
+            v = moved.sub_(z).add_(w0)
         if int((kept ^ before).count_nonzero()) <= SETTLED * layer.k:
             break
-        rho, u = rho * GROWTH, u / GROWTH
+        rho, v = rho * GROWTH, torch.lerp(w0, v, 1 / GROWTH)
     return z / curvature.scale, kept

@@ -17,7 +17,7 @@ from chita.solver.layer_wise.damped_inverse import DampedInverse
 from chita.solver.layer_wise.gradient_part import CoupledInverse, GradientPart
 from chita.solver.layer_wise.layer import Layer
 
-Inverse = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor, Tensor], Tensor]  # of the dense copy X in ADMM (`admm.py`)
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class ScaledCurvature:
         """Return -grad Q at x, (groups, rows, i)."""
         return (self.w0 - x) @ self.hessian
 
-    def inverse(self, rho: float) -> Inverse:
-        """Return the product with (H + rho I)^-1."""
-        inverse = self._inverses.at(rho)
-        return lambda right: right @ inverse
+    def step(self, rho: float) -> Step:
+        """Return the function of d and v: v + rho d (H + rho I)^-1."""
+        inverse = rho * self._inverses.at(rho)
+        return lambda d, v: torch.baddbmm(v, d, inverse)
 
     @cached_property
     def _inverses(self) -> DampedInverse:
@@ -65,11 +65,18 @@ class CoupledCurvature(ScaledCurvature):
         residual = self.gradients.residual((x - self.w0) / self.scale)
         return super().descent(x) - self.gradients.adjoint(residual) / self.scale
 
-    def inverse(self, rho: float) -> Inverse:
-        """Return the product with (I (x) H + A^T A + rho I)^-1."""
+    def step(self, rho: float) -> Step:
+        """Return the function of d and v: v + (rho d - g) (I (x) H + A^T A + rho I)^-1.
+
+        The gradient g of Q at W0 is zero without gradients of the loss.
+        """
         values, vectors, rotated = self._rotated
         coupled = CoupledInverse(rotated, 1 / (values + rho))
-        return lambda right: coupled(right @ vectors) @ vectors.mT
+        return lambda d, v: v + coupled((rho * d + self._slope) @ vectors) @ vectors.mT
+
+    @cached_property
+    def _slope(self) -> Tensor:
+        return self.descent(self.w0)
 
     @cached_property
     def _rotated(self) -> tuple[Tensor, Tensor, GradientPart]:
