@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 from torch import nn
 
@@ -39,3 +41,23 @@ def test_layers_without_a_rule_make_all_their_gradients_at_once() -> None:
     assert row_bytes(owners(fast, Weights(fast)), {1: 5, 2: 6}) == 11
     other = nn.Embedding(1 << 10, 1 << 10)
     assert row_bytes(owners(other, Weights(other, include="weight")), {1: 5}) == 5 + (1 << 22)
+
+
+class Graphs(nn.Module):
+    """A layer whose activation saves its own output for the backward pass, and refers to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.output: weakref.ref[torch.Tensor] | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output = torch.tanh(self.layer(x))
+        self.output = weakref.ref(output)
+        return output.square()
+
+
+def test_no_graph_stays_alive() -> None:
+    model = Graphs()
+    assert saved_bytes(model, torch.zeros(2, 3)) > 0
+    assert model.output is not None and model.output() is None

@@ -72,6 +72,17 @@ def test_gradients_reach_frozen_weights_in_any_mode() -> None:
     assert [weight.parameter.requires_grad for weight in weights] == [True, False]
 
 
+@pytest.mark.parametrize("stores", [True, False])
+def test_a_language_model_stores_no_keys_and_values_meanwhile(stores: bool) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2}
+    config = transformers.LlamaConfig(**sizes, vocab_size=5, num_hidden_layers=1, use_cache=stores)
+    model, ids = nn.ModuleList([transformers.LlamaForCausalLM(config)]), torch.zeros(1, 3).long()
+    with evaluating(model):
+        assert model[0](input_ids=ids).past_key_values is None
+    assert (model[0](input_ids=ids).past_key_values is not None) == stores
+
+
 def test_device_of_a_model_without_parameters() -> None:
     assert device_of(nn.ReLU()) == torch.device("cpu")
     assert device_of(nn.BatchNorm1d(2, affine=False, device="meta")) == torch.device("meta")
