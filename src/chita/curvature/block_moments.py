@@ -7,22 +7,22 @@ the layers before it are pruned. The mean of x d^T shows how the layer can undo 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from chita.curvature.layer_inputs import InputSum, counted_tokens, each_input
+from chita.curvature.layer_inputs import InputSum, columns_of, counted_tokens, each_call
 from chita.model.forward import device_of
 from chita.model.replay import Replay
 from chita.model.samples.batch import Batch
 from chita.model.sections import Group
 from chita.model.weights import Weight
 
-Pieces = Iterable[tuple[Batch, object, object]]
-Dense = Callable[[], AbstractContextManager[None]]  # the weights from before the stage, for a while
+# The inputs of each layer in the order of its calls, by its place among the layers of a section.
+LayerInputLists = dict[int, list[Tensor]]
 
 
 class Moments(NamedTuple):
@@ -39,8 +39,36 @@ class Moments(NamedTuple):
 
 
 @torch.no_grad()
+def section_inputs(
+    replay: Replay, section: int, layers: Sequence[nn.Module], batch: Batch, before: Any
+) -> tuple[LayerInputLists, Any]:
+    """Run a section, and return the inputs of its layers and the output of the section.
+
+    Args:
+        replay: the sections of the model, which is in eval mode.
+        section: the number of the section.
+        layers: the layers.
+        batch: the samples, on the device of the model.
+        before: the output of the section before, as for `Replay.run`.
+    """
+    places = {layer: place for place, layer in enumerate(layers)}
+    found: LayerInputLists = {place: [] for place in places.values()}
+
+    def note(layer: nn.Module, x: Tensor, output: Tensor) -> None:
+        found[places[layer]].append(x.clone())  # the model may change it in place
+
+    with each_call(places, note):
+        output = replay.run(section, batch, before)
+    return found, output
+
+
+@torch.no_grad()
 def group_moments(
-    replay: Replay, section: int, group: Group, pieces: Pieces, dense: Dense | None = None
+    replay: Replay,
+    section: int,
+    group: Group,
+    pieces: Iterable[tuple[Batch, Any, LayerInputLists | None]],
+    layers: Sequence[nn.Module],
 ) -> dict[str, Moments]:
     """Compute the moments of the inputs of a group of layers of one section.
 
@@ -49,10 +77,11 @@ def group_moments(
     Args:
         replay: the sections of the model, which is in eval mode.
         section: the number of the section.
-        group: the layers.
+        group: the layers of the group.
         pieces: the samples, each with the output of the section before, as for `Replay.run`, and
-            with the same output of the dense network.
-        dense: gives the model its weights from before the stage; None to measure x x^T alone.
+            with the inputs of all layers of the section in the dense network; None to measure
+            x x^T alone.
+        layers: all layers of the section.
 
     Returns:
         The moments for each weight by name; layers with the same input share them.
@@ -60,26 +89,14 @@ def group_moments(
     by_input = [(shared, _PairedSum()) for shared in group]
     sums = {module: total for shared, total in by_input for module in shared.modules}
     calls = sum(shared.calls for shared in group) if all(s.calls for s in group) else None
-
-    def add(layer: nn.Module, x: Tensor) -> None:
-        sums[layer].add(x)
-
-    def add_paired(layer: nn.Module, x: Tensor) -> None:
-        sums[layer].add(x)
-        sums[layer].wait(x)
-
-    def match(layer: nn.Module, d: Tensor) -> None:
-        sums[layer].match(d)
-
-    # Where the calls depend on the sample, inputs of the two networks have no pairs.
-    paired = dense if calls is not None else None
-    for given, before, dense_before in pieces:
-        batch, counted = given.to(device_of(replay.model)), counted_tokens(replay.model, given)
-        with each_input(sums, counted, add if paired is None else add_paired, calls):
-            replay.run(section, batch, before)
-        if paired is not None:
-            with paired(), each_input(sums, counted, match, calls):
-                replay.run(section, batch, dense_before)
+    places = {layer: place for place, layer in enumerate(layers)}
+    for batch, before, dense in pieces:
+        waiting = {}
+        if dense is not None and calls is not None:  # otherwise the calls depend on the sample
+            waiting = {module: iter(dense[places[module]]) for module in sums}
+        add = partial(_add, sums, waiting, counted_tokens(replay.model, batch))
+        with each_call(sums, add, calls):
+            replay.run(section, batch.to(device_of(replay.model)), before)
     return {
         weight.name: moments
         for shared, total in by_input
@@ -88,21 +105,35 @@ def group_moments(
     }
 
 
+def _add(
+    sums: Mapping[nn.Module, _PairedSum],
+    waiting: Mapping[nn.Module, Iterator[Tensor]],
+    counted: Tensor | None,
+    layer: nn.Module,
+    x: Tensor,
+    output: Tensor,
+) -> None:
+    """Add the input of a call, and that of the same call in the dense network."""
+    parts = columns_of(layer, x, output, counted)
+    if layer in waiting:
+        d = next(waiting[layer]).to(x.device)
+        sums[layer].add_pairs(parts, columns_of(layer, d, output, counted))
+    else:
+        sums[layer].add_all(parts)
+
+
 class _PairedSum(InputSum):
     """The sums of x x^T and of x d^T."""
 
     def __init__(self) -> None:
         super().__init__()
         self._products = InputSum()
-        self._waiting: list[Tensor] = []
 
-    def wait(self, x: Tensor) -> None:
-        """Keep inputs, (groups, i, N), until those of the dense network come."""
-        self._waiting.append(x)
-
-    def match(self, d: Tensor) -> None:
-        """Add the dense inputs, (groups, i, N), of the first call that waits."""
-        self._products.add(self._waiting.pop(0), d)
+    def add_pairs(self, x: Iterable[Tensor], d: Iterable[Tensor]) -> None:
+        """Add inputs of a call, (groups, i, N) each, and those in the dense network."""
+        for mine, theirs in zip(x, d, strict=True):
+            self.add(mine)
+            self._products.add(mine, theirs)
 
     def moments(self, weight: Weight) -> Moments:
         """Return the means over all inputs of the layer of this weight."""

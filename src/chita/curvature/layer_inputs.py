@@ -11,9 +11,10 @@ attention mask of a batch excludes do not count.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -114,12 +115,9 @@ def input_moments(
     sums = {module: by_name[name] for module, name in names.items()}
     total = 0.0
 
-    def add(layer: nn.Module, x: Tensor) -> None:
-        sums[layer].add(x)
-
     with evaluating(model):
         for batch in stream.take(samples, min(CHUNK, stream.at_once())):
-            with each_input(sums, counted_tokens(model, batch), add):
+            with each_call(sums, partial(_add, sums, counted_tokens(model, batch))):
                 total += float(batch_loss(model, batch.to(weights.device), loss)) * batch.size
     if not math.isfinite(total):
         raise ChitaError("the loss is not finite: the model and the data must give finite losses")
@@ -153,6 +151,11 @@ class InputSum:
             product = (x @ (x if d is None else d).mT).double()
         self._total = product if self._total is None else self._total.add_(product)
         self.count += x.shape[-1]
+
+    def add_all(self, parts: Iterable[Tensor]) -> None:
+        """Add inputs in parts."""
+        for part in parts:
+            self.add(part)
 
     def mean(self, weight: Weight) -> Tensor:
         """Return the mean for the layer of this weight."""
@@ -190,34 +193,54 @@ def measurable_layers(model: nn.Module, weights: Weights) -> list[Owner]:
     return found
 
 
-def each_input(
-    modules: Collection[nn.Module],
+def _add(
+    sums: Mapping[nn.Module, InputSum],
     counted: Tensor | None,
-    use: Callable[[nn.Module, Tensor], None],
+    layer: nn.Module,
+    x: Tensor,
+    output: Tensor,
+) -> None:
+    sums[layer].add_all(columns_of(layer, x, output, counted))
+
+
+def each_call(
+    layers: Collection[nn.Module],
+    use: Callable[[nn.Module, Tensor, Tensor], None],
     calls: int | None = None,
 ) -> AbstractContextManager[None]:
-    """Within the context, pass the inputs of layers, (groups, i, N), to a function.
+    """Within the context, pass each call of some layers to a function.
 
     Args:
-        modules: the layers.
-        counted: which tokens count, (B, L) bool; None if all do.
-        use: called with a layer and the inputs of a call; several times for some layers.
+        layers: the layers.
+        use: called with a layer, its input and its output.
         calls: after so many calls the forward pass is stopped; None for no limit.
     """
     done = 0
 
     def note(layer: nn.Module, args: Args, keywords: Keywords, output: Tensor) -> None:
         nonlocal done
-        x = first_input(args, keywords)
-        x = x.to(torch.promote_types(x.dtype, torch.float32))
-        if counted is not None and x.ndim == 3 and x.shape[:2] == counted.shape:
-            x = x[counted.to(x.device)]
-        columns = kind_of(layer).columns
-        assert columns is not None
-        for part in columns(layer, x, output):
-            use(layer, part)
+        use(layer, first_input(args, keywords), output)
         done += 1
         if done == calls:
             raise StopPassError
 
-    return watching(modules, note)
+    return watching(layers, note)
+
+
+def columns_of(
+    layer: nn.Module, x: Tensor, output: Tensor, counted: Tensor | None
+) -> Iterator[Tensor]:
+    """Return the inputs of a call as columns, (groups, i, N), in one or several parts.
+
+    Args:
+        layer: a Linear or convolution layer.
+        x: its input.
+        output: its output, or another tensor of the same shape.
+        counted: which tokens count, (B, L) bool; None if all do.
+    """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if counted is not None and x.ndim == 3 and x.shape[:2] == counted.shape:
+        x = x[counted.to(x.device)]
+    columns = kind_of(layer).columns
+    assert columns is not None
+    return iter(columns(layer, x, output))

@@ -14,10 +14,17 @@ from chita.model.samples.batch import Batch, copied
 
 
 class LayerCall(NamedTuple):
-    """A call of a layer, and whether its input is that of the call before."""
+    """A call of a layer.
+
+    Attributes:
+        module: the layer.
+        same_input: whether its input is that of the call before.
+        input_bytes: the size of its input.
+    """
 
     module: nn.Module
     same_input: bool
+    input_bytes: int
 
 
 @dataclass
@@ -54,7 +61,7 @@ def trace_calls(
     def call(layer: nn.Module, args: Args, keywords: Keywords, output: Any) -> None:
         nonlocal last
         x = first_input(args, keywords)
-        trace.calls.append(LayerCall(layer, x is last))
+        trace.calls.append(LayerCall(layer, x is last, x.nbytes))
         last = x
 
     def end(block: nn.Module, args: Args, keywords: Keywords, output: Any) -> None:

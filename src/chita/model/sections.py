@@ -57,12 +57,15 @@ class Sections:
         names: the name of each section: that of its block; the last one is "the end".
         groups: the groups of prunable layers of each section, in the order of their calls.
         output_bytes: the size of the largest output of a block, for the traced sample.
+        input_bytes: the size of the inputs of all layers of a section, for the one where it is
+            largest.
     """
 
     replay: Replay
     names: tuple[str, ...]
     groups: tuple[tuple[Group, ...], ...]
     output_bytes: int = 0
+    input_bytes: int = 0
 
     @property
     def last(self) -> int:
@@ -73,6 +76,11 @@ class Sections:
         """Return the prunable weights of a section."""
         groups = self.groups[section]
         return [weight for group in groups for shared in group for weight in shared.weights]
+
+    def layers(self, section: int) -> list[nn.Module]:
+        """Return the layers of a section, one of those that share their input."""
+        groups = self.groups[section]
+        return [module for group in groups for shared in group for module in shared.modules]
 
 
 @torch.no_grad()
@@ -140,11 +148,21 @@ def _divide(
             return None
         members[places.pop()].append(layer)
     names = {module: name for name, module in model.named_modules()}
-    return Sections(
+    sections = Sections(
         Replay(model, chain),
         (*(names[block] for block in chain), "the end"),
         tuple(tuple(_grouped(each, trace)) for each in members),
     )
+    return replace(sections, input_bytes=_largest_inputs(sections, trace))
+
+
+def _largest_inputs(sections: Sections, trace: CallTrace) -> int:
+    """Return the size of the inputs of the layers of a section, for the one where it is largest."""
+    sizes: dict[nn.Module, int] = {}
+    for call in trace.calls:
+        sizes[call.module] = sizes.get(call.module, 0) + call.input_bytes
+    found = (sections.layers(number) for number in range(len(sections.groups)))
+    return max(sum(sizes.get(layer, 0) for layer in layers) for layers in found)
 
 
 @dataclass(frozen=True)

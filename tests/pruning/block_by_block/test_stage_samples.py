@@ -23,7 +23,7 @@ def test_files_contain_the_samples_of_a_piece_only(
     samples = StageSamples(given.split(4), OnDisk(), None)
     sizes = [path.stat().st_size for path in tmp_path.rglob("*.pt")]
     assert len(sizes) == 16 and sum(sizes) < 1.5 * images.nbytes
-    pieces = [piece.batch for piece in samples if piece.before is None]
+    pieces = [piece for piece, before in samples if before is None]
     assert [piece.size for piece in pieces] == [4] * 16
     found = [piece.content for piece in pieces]
     assert torch.equal(torch.cat([inputs[0] for inputs, _ in found]), images)

@@ -8,7 +8,7 @@ files have too little space, the outputs are computed again for each group of la
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
@@ -17,12 +17,15 @@ from chita.model.forward import FORWARD_ONLY_FACTOR
 from chita.model.layers import Axes
 from chita.model.samples.batch import Batch, bytes_of
 from chita.model.sections import Group, Sections
+from chita.pruning.block_by_block.dense_run import DenseRun
 from chita.pruning.block_by_block.stage_samples import StageSamples
-from chita.pruning.block_by_block.stored_pieces import InMemory, OnDisk
+from chita.pruning.block_by_block.stored_pieces import InMemory, OnDisk, StoredPieces
 from chita.solver.matrix.memory import ENTRY, FACTOR_ENTRY, format_bytes, free_bytes, resident_bytes
 from chita.solver.matrix.plan import LIBRARIES, probe_disk
 
 logger = logging.getLogger(__name__)
+
+Place = Callable[[], StoredPieces]
 
 SQUARES = 4  # matrices of the size of a moment: the sum, a product, and two of a solve
 VECTORS = 10  # float64 vectors over the weights of a layer in a solve
@@ -65,8 +68,11 @@ def store_samples(
     device: torch.device,
     dense: bool,
     rows: int = 0,
-) -> StageSamples:
+) -> tuple[StageSamples, DenseRun | None]:
     """Read the samples of a stage, and store them where there is space.
+
+    Returns:
+        The samples, and the dense network beside them if `dense` is set.
 
     Args:
         pieces: the samples.
@@ -76,7 +82,7 @@ def store_samples(
         sample: one of them.
         budget: the bytes that the process may use in total; None for most of the free memory.
         device: the device of the model.
-        dense: whether the outputs of blocks are also stored for the dense network.
+        dense: whether the inputs of layers in the dense network are needed.
         rows: n, the rows of A; 0 without gradients.
 
     Raises:
@@ -87,21 +93,29 @@ def store_samples(
     )
     work = LIBRARIES + max(needed)
     each = bytes_of(sample.content) // sample.size
-    data, states = samples * each, (1 + dense) * samples * sections.output_bytes
+    data, states = samples * each, samples * sections.output_bytes
+    if dense:
+        states = 2 * states + samples * sections.input_bytes
+
+    def stored(batches: Place, outputs: Place | None) -> tuple[StageSamples, DenseRun | None]:
+        """Store the samples and the outputs of sections in these places; None to store nothing."""
+        states, theirs, inputs = (outputs and outputs() for _ in range(3))
+        run = DenseRun(sections, theirs, inputs) if dense else None
+        return StageSamples(pieces, batches(), states), run
+
     free = _free(budget, device)
     if free is None or work + data + states <= free:
-        return StageSamples(pieces, InMemory(), InMemory(), InMemory() if dense else None)
+        return stored(InMemory, InMemory)
     if budget is not None and work > free:
         raise ChitaError(_too_little(budget, work, resident_bytes(device)))
     if data + states <= probe_disk().free:
-        where = "written to files"
-        stored = StageSamples(pieces, OnDisk(), OnDisk(), OnDisk() if dense else None)
+        where, found = "written to files", stored(OnDisk, OnDisk)
     elif budget is None or work + data <= free:
-        where, stored = "computed again for each group", StageSamples(pieces, InMemory(), None)
+        where, found = "computed again for each group", stored(InMemory, None)
     else:
         raise ChitaError(_too_little(budget, work + data, resident_bytes(device)))
     logger.info("the outputs of a block (%s) are %s", format_bytes(states), where)
-    return stored
+    return found
 
 
 def samples_at_once(given: int, sections: Sections, device: torch.device) -> int:

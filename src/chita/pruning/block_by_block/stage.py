@@ -132,7 +132,7 @@ class BlockStage(Stage):
         assert setup.sample is not None
         stream, device = source.sampled.stream, setup.weights.device
         at_once = samples_at_once(stream.at_once(), self._sections, device)
-        samples = store_samples(
+        samples, dense = store_samples(
             stream.pieces(source.sampled.samples, at_once),
             self._sections,
             self._axes,
@@ -162,7 +162,7 @@ class BlockStage(Stage):
             report,
             number,
             measured,
-            dense=source.dense_outputs,
+            dense,
         )
 
     @property

@@ -11,16 +11,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from chita.curvature.block_moments import Moments, group_moments
+from chita.curvature.block_moments import LayerInputLists, Moments, group_moments
 from chita.errors import ChitaError
 from chita.model.forward import evaluating
+from chita.model.samples.batch import Batch
 from chita.model.sections import Sections
 from chita.model.weights import Weight, Weights
-from chita.pruning.block_by_block.dense_weights import DenseWeights
+from chita.pruning.block_by_block.dense_run import DenseRun
 from chita.pruning.block_by_block.layer_solver import LayerSolver, UnsolvedError
 from chita.pruning.block_by_block.stage_samples import StageSamples
 from chita.pruning.stage_problem import Formulation
@@ -90,7 +92,7 @@ class Sweep:
         report: called as sweeps proceed.
         stage: the number of the stage, for messages.
         measured: counts the time of all forward passes.
-        dense: whether the dense network runs beside the pruned one.
+        dense: runs the dense network beside the pruned one; None if no layer needs its inputs.
     """
 
     def __init__(
@@ -103,14 +105,13 @@ class Sweep:
         report: Report,
         stage: int,
         measured: SweepStatistics,
-        *,
-        dense: bool,
+        dense: DenseRun | None,
     ) -> None:
         self._sections, self._weights, self._samples = sections, weights, samples
         self._solver, self._counts, self._report = solver, counts, report
         self._stage, self._measured, self._finished = stage, measured, 0
         self._by_name = {weight.name: weight for weight in weights}
-        self._runs_dense = dense
+        self._dense = dense
 
     @torch.no_grad()
     def run(self, formulation: Formulation, ridge: float) -> Swept:
@@ -128,31 +129,29 @@ class Sweep:
         swept = Swept(
             torch.zeros(self._weights.size, dtype=torch.bool, device=self._weights.device)
         )
-        dense = DenseWeights(keep=not self._samples.stored) if self._runs_dense else None
         self._samples.restart()
         with evaluating(replay.model):
             for number in range(sections.last + 1):
                 self._tell(number, swept)
-                if dense is not None:
-                    dense.begin(sections.weights(number))
-                used = None if dense is None else dense.used
+                if self._dense is not None:
+                    with self._measured.timing():
+                        self._dense.begin(number, self._samples)
+                layers = sections.layers(number)
                 for group in sections.groups[number]:
                     with self._measured.timing():
-                        moments = group_moments(replay, number, group, self._samples, used)
+                        moments = group_moments(replay, number, group, self._pieces(), layers)
                     self._solve(number, moments, swept, formulation, ridge)
                 if number < sections.last:
-                    self._advance(number, dense)
+                    with self._measured.timing():
+                        self._samples.advance(replay, number)
         self._finished += 1
         return swept
 
-    def _advance(self, section: int, dense: DenseWeights | None) -> None:
-        """Compute the inputs of the next section."""
-        replay = self._sections.replay
-        with self._measured.timing():
-            if dense is not None:
-                with dense.used():
-                    self._samples.advance_dense(replay, section)
-            self._samples.advance(replay, section)
+    def _pieces(self) -> Iterator[tuple[Batch, Any, LayerInputLists | None]]:
+        """Yield the samples, with what the present section needs of them."""
+        for number, (batch, before) in enumerate(self._samples):
+            theirs = None if self._dense is None else self._dense.inputs(number, batch)
+            yield batch, before, theirs
 
     def _solve(
         self,
