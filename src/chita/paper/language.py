@@ -25,13 +25,13 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "ALPS": {"method": "alps"},
     "L-OBS": {"method": "l-obs", "stages": 1},
     "CHITA, layer-wise": {"method": "chita-layer"},
-    "CHITA, layer-wise, recovery": {"method": "chita-layer", "recover": True},
+    "CHITA, layer-wise, recovery": {"method": "chita-layer", "recover": True, "budget": "fast"},
     "CHITA, both": {"method": "chita-both"},
-    "auto": {"method": "auto"},
+    "auto": {"method": "auto", "budget": "fast"},
 }
 SPARSITIES: tuple[float | str, ...] = (0.5, 0.6, 0.7, "2:4", "4:8")
 # Increase this number when the results of pruning change, so that old cells are computed again.
-VERSION = 2
+VERSION = 3
 
 
 @dataclass(frozen=True)

@@ -71,9 +71,6 @@ def store_samples(
 ) -> tuple[StageSamples, DenseRun | None]:
     """Read the samples of a stage, and store them where there is space.
 
-    Returns:
-        The samples, and the dense network beside them if `dense` is set.
-
     Args:
         pieces: the samples.
         sections: the sections of the network.
@@ -84,6 +81,9 @@ def store_samples(
         device: the device of the model.
         dense: whether the inputs of layers in the dense network are needed.
         rows: n, the rows of A; 0 without gradients.
+
+    Returns:
+        The samples, and the dense network beside them if `dense` is set.
 
     Raises:
         ChitaError: the budget is too small.

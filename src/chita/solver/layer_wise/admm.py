@@ -3,9 +3,12 @@
 The dense copy X minimises the change of the outputs, and the sparse copy Z meets the constraint. A
 penalty of weight rho, with the scaled multiplier U, makes the two equal:
 
-    X = argmin Q(X) + rho/2 |X - Z + U|^2 = W0 + (rho (Z - U - W0) - grad Q(W0)) (H + rho I)^-1
+    X = argmin Q(X) + rho/2 |X - Z + U|^2
     Z = P_k(X + U)
     U = X + U - Z
+
+With V = W0 + U, X + U = V + (rho (Z - V) - grad Q(W0)) (H + rho I)^-1, so that an iteration takes
+one product and few passes over the weights.
 
 In units in which H has the diagonal 1, X remains accurate and the support of Z changes often while
 rho is small. As rho grows the changes become rarer, and they end near rho = 1. The slower it grows,
