@@ -99,7 +99,7 @@ def store_samples(
 
     def stored(batches: Place, outputs: Place | None) -> tuple[StageSamples, DenseRun | None]:
         """Store the samples and the outputs of sections in these places; None to store nothing."""
-        states, theirs, inputs = (outputs and outputs() for _ in range(3))
+        states, theirs, inputs = (None if outputs is None else outputs() for _ in range(3))
         run = DenseRun(sections, theirs, inputs) if dense else None
         return StageSamples(pieces, batches(), states), run
 
