@@ -20,6 +20,7 @@ from chita.model.freed_memory import freed_memory_reused
 from chita.model.named_losses import resolve_loss
 from chita.model.ties import merged_ties
 from chita.pruning.config import PruneConfig, resolve_config
+from chita.pruning.default_method import config_for
 from chita.pruning.forecast import Forecast
 from chita.pruning.options.declaration import add_options
 from chita.pruning.result import PruneResult
@@ -101,6 +102,7 @@ def prune(
     reused = freed_memory_reused(config.memory is None)
     with joined_ranks() as ranks, convolution_trials(False), own_precision(), reused:
         check_model(model)
+        config = config_for(model, config)
         if config.loss is None and function is None and config.reads_samples:
             config = replace(config, loss=default_loss(model, batches))
         show = progress and ranks.rank == 0

@@ -148,11 +148,14 @@ class StageRecovery:
         self.plan = self._planner.plan(self.rate, self._costs, began)
 
     def _measured_costs(self, entrants: int) -> Costs:
+        stages = self._config.stages
+        if stages is None and self._config.resolve_method().curvature.by_block:
+            stages = 1  # each takes a sweep over the network
         return Costs(
             self.step_seconds,
             self._recovery.check_seconds,
             entrants,
-            self._config.stages,
+            stages,
             tasks=len(self._by_task),
         )
 
