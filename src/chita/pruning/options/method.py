@@ -85,7 +85,8 @@ class PruneOptions:
         panel="Method",
         details="'auto' chooses a mask or a CHITA solve for each stage by the loss on held-out "
         "samples, and trains after it; with recover=False it is CHITA++ that chooses the form of "
-        "each stage problem. For a language model it is 'chita-layer', with training. 'magnitude-uniform' applies magnitude pruning to each layer "
+        "each stage problem. For a language model it is 'chita-layer', with training. "
+        "'magnitude-uniform' applies magnitude pruning to each layer "
         "separately, and 'lamp' keeps the weights with the largest LAMP scores. 'chita-layer', "
         "'l-obs', 'wanda', 'ria', 'sparsegpt' and 'alps' use the inputs of each layer, and "
         "'chita-both' uses them together with gradients. Of the methods that are not CHITA's, only "
