@@ -268,8 +268,8 @@ def test_hugging_face_models(kind: str) -> None:
 
     model, inputs = build(kind), inputs_of(kind, 40)
     labels = inputs["input_ids"] if kind == "gpt2" else torch.arange(40) % 3
-    # With a metric, "auto" remains a search in a language model.
-    given = {"metric": "plain"} if kind == "gpt2" else {}
+    # With a metric of gradients, "auto" remains a search in a language model.
+    given = {"metric": "fisher"} if kind == "gpt2" else {}
     result = prune(model, [{**inputs, "labels": labels}], budget="30 steps", **given)
     check(model, result)
     if kind == "gpt2":

@@ -25,7 +25,6 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "ALPS": {"method": "alps"},
     "L-OBS": {"method": "l-obs", "stages": 1},
     "CHITA, layer-wise": {"method": "chita-layer"},
-    "CHITA, layer-wise, recovery": {"method": "chita-layer", "recover": True, "budget": "fast"},
     "CHITA, both": {"method": "chita-both"},
     "auto": {"method": "auto", "budget": "fast"},
 }

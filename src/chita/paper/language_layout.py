@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 EXPLANATION = """\
 Perplexity is exp of the mean loss of a token, over sequences without overlap; lower is better.
 Every method prunes with the same 128 sequences. "magnitude" prunes the same share of each layer.
-"auto" and "recovery" train the remaining weights against the outputs of the dense network, with
-budget="fast", and the other methods do not train. The lowest perplexity without training and the
-lowest of all are in bold. Seconds are those of the call of chita.prune. Memory is the peak of the
-GPU, or on a CPU that of the process so far, which does not fall from one method to the next."""
-TRAINED = ("auto", "CHITA, layer-wise, recovery")
+"auto" prunes as "CHITA, layer-wise" does, and then trains the remaining weights against the outputs
+of the dense network, with budget="fast"; the other methods do not train. The lowest perplexity
+without training and the lowest of all are in bold. Seconds are those of the call of chita.prune.
+Memory is the peak of the GPU, or on a CPU that of the process so far, which does not fall from one
+method to the next."""
+TRAINED = ("auto",)
 
 
 def language_rows(records: Sequence[Record]) -> list[Row]:
