@@ -217,8 +217,7 @@ class DenseNetwork:
     @torch.no_grad()
     def _answer(self, batch: Batch) -> tuple[Any, Tensor, Tensor]:
         """Return the outputs, the answer (m, positions..., d), and counted positions, (m, ...)."""
-        batch = batch.to(self._device)
-        inputs = _inputs(batch)
+        inputs = _inputs(batch.to(self._device))
         with without_cache(self._model):
             outputs = Batch((inputs, ()), batch.size).outputs(self._model)
         answer = answer_of(outputs)

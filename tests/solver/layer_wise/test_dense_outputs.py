@@ -40,3 +40,12 @@ def test_inputs_that_are_zero_change_nothing() -> None:
     assert torch.equal(found[:, 2], w[:, 2]) and not torch.equal(found[:, 1], w[:, 1])
     none = torch.zeros(1, INPUTS, INPUTS).double()
     assert torch.equal(nearer_to_dense(w.flatten(), none, none, 0.01), w.flatten())
+
+
+def test_dependent_inputs_need_no_ridge() -> None:
+    w, x = normal(1, ROWS, INPUTS), normal(2, SAMPLES, 3) @ normal(3, 3, INPUTS)
+    d = x + 0.3 * normal(4, SAMPLES, INPUTS)
+    moment, products = x.T @ x / SAMPLES, x.T @ d / SAMPLES
+    found = nearer_to_dense(w.flatten(), moment[None], products[None], 0.0).view(ROWS, INPUTS)
+    before, after = ((x @ v.T - d @ w.T).square().sum() for v in (w, found))
+    assert after < before

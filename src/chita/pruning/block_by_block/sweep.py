@@ -164,7 +164,7 @@ class Sweep:
         """Prune the layers of a group, whose moments are given by the names of their weights."""
         for name, moment in moments.items():
             weight, k = self._by_name[name], self._counts[name]
-            if not bool(moment.inputs.isfinite().all()):
+            if not all(bool(x.isfinite().all()) for x in moment if x is not None):
                 raise ChitaError(
                     f"{self._place(section)}: the inputs of {name!r} are not finite; the weights "
                     "of the model and the data must be finite"

@@ -19,6 +19,7 @@ from chita.solver.constraints.constraint import ANY_SUPPORT
 from chita.solver.layer_wise.layer import Layer
 
 SHARE = 0.5  # of the change that a layer undoes
+LEAST_RIDGE = 1e-4  # with which H is definite: inputs may be linearly dependent, and lambda zero
 
 
 def nearer_to_dense(w0: Tensor, moment: Tensor, products: Tensor, lam: float) -> Tensor:
@@ -28,9 +29,10 @@ def nearer_to_dense(w0: Tensor, moment: Tensor, products: Tensor, lam: float) ->
         w0: the weights of the layer with the outputs first, (size,).
         moment: the mean of x x^T, (groups, i, i).
         products: the mean of x d^T, (groups, i, i).
-        lam: the ridge relative to m.
+        lam: the ridge relative to m; LEAST_RIDGE is used if it is smaller.
     """
-    layer = Layer.build(w0, moment, lam=lam, k=w0.numel(), constraint=ANY_SUPPORT)
+    ridge = max(lam, LEAST_RIDGE)
+    layer = Layer.build(w0, moment, lam=ridge, k=w0.numel(), constraint=ANY_SUPPORT)
     unit = moment.diagonal(dim1=1, dim2=2).double().mean()
     if not unit > 0:  # all inputs are zero
         return w0
